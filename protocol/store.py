@@ -1,0 +1,241 @@
+"""The store interface: what the MCP surface, the wire and the library ask of an engine.
+
+One `Store` holds the documents of many users. Every call says who makes it (`Caller`) and comes back
+with frozen values; documents are plain JSON values that nobody may change in place, for the engine
+shares their parts between versions. Times are seconds since the Unix epoch on the store's own clock,
+which never goes backward.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NewType, Protocol
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.documents import Document
+    from mcpstated.protocol.patches import Operation
+
+HandleId = NewType("HandleId", str)
+"""What a model carries: `research_k3v9x2mq`."""
+Version = NewType("Version", int)
+"""Counts the effective changes of one handle, from 1."""
+Revision = NewType("Revision", int)
+"""Counts the changes of the whole store; only grows."""
+
+Space = Literal["agent", "app"]
+"""`agent` is what tools see; `app` belongs to programs and is invisible to tools."""
+
+
+class _Keep(enum.Enum):
+    KEEP = "keep"
+
+
+KEEP: Final = _Keep.KEEP
+"""Leave this property as it is; `None` would clear it."""
+KeepType = Literal[_Keep.KEEP]
+
+
+@dataclass(frozen=True, slots=True)
+class CallToken:
+    """Names one forwarded call for ever: the same token is applied at most once."""
+
+    origin: bytes
+    """The 16 bytes that the shim chose when it started."""
+    sequence: int
+    """The line's number within that shim."""
+    is_resent: bool = False
+    """True if the peer may have sent this call before; only then is the ledger looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a call, and what is written beside the change."""
+
+    user: str
+    writer: str
+    """A label for people, such as `laptop/claude-code`."""
+    token: CallToken | None = None
+    space: Space = "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class HandleInfo:
+    """What is known of a handle without its document."""
+
+    handle: HandleId
+    kind: str
+    title: str | None
+    version: Version
+    revision: Revision
+    """The store-wide number of the change that made this version."""
+    created_at: float
+    updated_at: float
+    expires_at: float | None
+    """None means never."""
+    last_writer: str
+    size_bytes: int
+    """UTF-8 bytes of the document's compact JSON."""
+    outline: str
+    """One line that tells the document's shape (`mcpstated.protocol.outline.summary`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A document with its metadata, as one read returns it."""
+
+    info: HandleInfo
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one patch operation did, for the reply."""
+
+    op: str
+    path: str
+    """The path as the caller spelled it."""
+    length: int | None = None
+    """Items of the list, or keys of the object, at the path afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The outcome of a write that is durable."""
+
+    info: HandleInfo
+    is_changed: bool
+    """False if the write had no effect: version, writer and expiry are as before."""
+    touched: tuple[Touched, ...] = ()
+    is_deleted: bool = False
+    is_replayed: bool = False
+    """True if this call had been applied before and the answer comes from the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, newest change first."""
+
+    handles: tuple[HandleInfo, ...]
+    total: int
+    """Handles that match, on all pages, when this page was read."""
+    next_cursor: str | None
+    """Hand it back for the next page; None on the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """What `status` says of the store."""
+
+    path: str
+    size_bytes: int
+    """Of the database file and its write-ahead log together."""
+    revision: Revision
+    handles: int
+    """Live handles of all users."""
+    schema_version: int
+    sqlite_version: str
+    cache_bytes: int
+    cached_documents: int
+
+
+class Store(Protocol):
+    """Durable, versioned, expiring JSON documents, keyed by user and handle.
+
+    Every method raises `McpStateError` subclasses only. A write returns after its change is durable;
+    cancelling the caller does not take back a write that has been evaluated. Of two writes that one
+    task makes one after the other, everyone sees the first first.
+    """
+
+    async def mint(
+        self,
+        caller: Caller,
+        *,
+        kind: str,
+        document: Document,
+        ttl_days: float | None = None,
+        title: str | None = None,
+    ) -> Receipt:
+        """Make a new handle with version 1.
+
+        Raises: InvalidInput, StateTooLarge, QuotaExceeded, StorageFull, BackendError.
+        """
+        ...
+
+    async def save(
+        self,
+        caller: Caller,
+        handle: str,
+        *,
+        document: Document,
+        expect_version: int,
+        ttl_days: float | None | KeepType = KEEP,
+        title: str | None | KeepType = KEEP,
+    ) -> Receipt:
+        """Replace the document if its version still is `expect_version`.
+
+        Raises: StaleWrite, HandleNotFound, HandleExpired, InvalidInput, StateTooLarge, ...
+        """
+        ...
+
+    async def patch(self, caller: Caller, handle: str, operations: Sequence[Operation]) -> Receipt:
+        """Apply all operations or none to the newest document; never refused for contention.
+
+        Raises: PatchError (with the index of the operation), HandleNotFound, HandleExpired, ...
+        """
+        ...
+
+    async def touch(self, caller: Caller, handle: str, *, ttl_days: float | None) -> Receipt:
+        """Let the handle expire that many days from now, or never if None."""
+        ...
+
+    async def delete(self, caller: Caller, handle: str) -> Receipt:
+        """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too."""
+        ...
+
+    async def load(self, caller: Caller, handle: str, *, version: int | None = None) -> Snapshot:
+        """Return the newest durable document, or an older one.
+
+        Raises: HandleNotFound, HandleExpired, HistoryCompacted, InvalidInput (no such version yet).
+        """
+        ...
+
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        kind: str | None = None,
+        query: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Return live handles of the caller's user and space, newest change first.
+
+        `query` filters on words in handle, title and kind, case-insensitively; all must occur.
+        A handle that changes while somebody pages may be met again or moved ahead of the cursor; one
+        that does not change is met exactly once.
+        """
+        ...
+
+
+def info_to_wire(info: HandleInfo) -> dict[str, object]:
+    """Return the fields of `info` under their own names, for the wire (times stay numbers)."""
+    return {
+        "handle": info.handle,
+        "kind": info.kind,
+        "title": info.title,
+        "version": info.version,
+        "revision": info.revision,
+        "created_at": info.created_at,
+        "updated_at": info.updated_at,
+        "expires_at": info.expires_at,
+        "last_writer": info.last_writer,
+        "size_bytes": info.size_bytes,
+        "outline": info.outline,
+    }
+
+
+def info_from_wire(fields: Mapping[str, object]) -> HandleInfo:
+    """Return what `info_to_wire` wrote."""
+    return HandleInfo(**fields)  # type: ignore[arg-type]
