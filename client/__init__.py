@@ -6,5 +6,6 @@ not pay for the rest.
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from mcpstated.protocol.version import VERSION as __version__
+
 __all__ = ["__version__"]

@@ -1,0 +1,281 @@
+"""What the engine asks of a database, in words that SQLite, Redis and PostgreSQL can all answer.
+
+A backend keeps the log of each handle and what is derived from it for lists. The one thing that it
+must do atomically is `append`: add changes whose base version still is the newest, all of a batch
+with one flush to disk. Documents are JSON text here; only the engine parses them. Above it: the engine
+and its committer. Failures come out as `StorageFull` or `BackendError`, with the reason in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from mcpstated.daemon.feed import Action
+    from mcpstated.protocol.store import CallToken, HandleId, HandleInfo, Space
+
+
+class StoreRefused(Exception):  # noqa: N818 - it reads as what happened
+    """The store cannot be opened and was left as it is; the text says why, for the person who starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Names one handle of one user."""
+
+    space: Space
+    user: str
+    handle: HandleId
+
+
+@dataclass(frozen=True, slots=True)
+class NewChange:
+    """One change to be appended, with the metadata that holds after it."""
+
+    key: Key
+    base: int
+    """The version that it was evaluated against; 0 if the handle must not exist."""
+    action: Action
+    body: str
+    """The log record (`mcpstated.daemon.changes`)."""
+    info: HandleInfo
+    """After the change. Its revision is not known yet and ignored."""
+    ttl_days: float | None
+    words: str
+    """What a list's query is compared with."""
+    document: str | None
+    """The whole document, if this change is to be a checkpoint."""
+    token: CallToken | None
+    receipt: str | None
+    """What the ledger keeps for `token`."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Roughly what this change costs to store, in characters."""
+        return len(self.body) + len(self.document or "") + len(self.receipt or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The change is durable."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The base was not the newest version; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The change's token was applied before; nothing was changed."""
+
+    revision: int
+    receipt: str
+
+
+Outcome: TypeAlias = Applied | Conflict | Repeated
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """A live handle's metadata."""
+
+    info: HandleInfo
+    ttl_days: float | None
+    oldest_version: int
+    """The oldest version that can still be read."""
+    history_bytes: int
+    """Bytes of the changes and documents kept since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A whole document, with the metadata of its version."""
+
+    version: int
+    revision: int
+    title: str | None
+    expires_at: float | None
+    ttl_days: float | None
+    writer: str
+    at: float
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChange:
+    """One entry of the log."""
+
+    version: int
+    revision: int
+    action: Action
+    body: str
+    writer: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHandle:
+    """What a version of a document is rebuilt from."""
+
+    head: StoredHead
+    checkpoint: StoredCheckpoint | None
+    """The newest one at or below the version asked for; None if that version has been folded away."""
+    changes: tuple[StoredChange, ...]
+    """After the checkpoint, in order, up to the version asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPage:
+    """One page of a list and how many handles match on all of them."""
+
+    handles: tuple[HandleInfo, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A handle that expired and is gone."""
+
+    key: Key
+    kind: str
+    version: int
+    revision: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """Where the history of a handle should begin."""
+
+    version: int
+    is_checkpointed: bool
+    """False if the document of that version has yet to be stored as a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a store says of itself when it is opened."""
+
+    revision: int
+    newest_at: float
+    """When the newest change was made; 0 in an empty store."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendStatus:
+    """The backend's part of `status`."""
+
+    path: str
+    size_bytes: int
+    revision: int
+    handles: int
+    schema_version: int
+    sqlite_version: str
+
+
+class Backend(Protocol):
+    """One database. All calls come from one event loop; only `append` is never cancelled half way.
+
+    Every method but `open` and `aclose` raises `StorageFull` and `BackendError` and nothing else.
+    """
+
+    async def open(self) -> Opened:
+        """Open or create the store. Raises: StoreRefused, and then nothing on disk has changed."""
+        ...
+
+    async def aclose(self) -> None:
+        """Flush, close, and end every thread. Does nothing if it is not open."""
+        ...
+
+    async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
+        """Append the changes whose base still is the newest version, in order, atomically and durably.
+
+        A later change of the batch may build on an earlier one. If this raises, none was applied.
+
+        Args:
+            settled: Ledger rows below these sequence numbers, by origin, may be forgotten along the way.
+        """
+        ...
+
+    async def load(self, key: Key, *, version: int | None = None) -> StoredHandle | None:
+        """Return what the newest, or that, version is rebuilt from; None if there is no live handle."""
+        ...
+
+    async def changes(self, key: Key, *, after: int, upto: int, limit: int) -> Sequence[StoredChange]:
+        """Return the kept changes with after < version <= upto, oldest first, at most `limit`."""
+        ...
+
+    async def list(
+        self,
+        space: Space,
+        user: str,
+        *,
+        kind: str | None,
+        words: Sequence[str],
+        before: int | None,
+        limit: int,
+        now: float,
+    ) -> StoredPage:
+        """Return live handles that have not expired, by falling revision, below revision `before`.
+
+        Args:
+            words: Each must occur in the text that `NewChange.words` gave.
+        """
+        ...
+
+    async def count(self, space: Space, user: str) -> tuple[int, int]:
+        """Return how many handles the user holds, expired ones included, and as of which revision."""
+        ...
+
+    async def recall(self, origin: bytes, sequence: int) -> Repeated | None:
+        """Return what the ledger says of a call; None if it was never applied."""
+        ...
+
+    async def expire(self, now: float, *, limit: int, owner: tuple[Space, str] | None = None) -> Sequence[Removed]:
+        """Delete up to `limit` handles whose time has passed, of one owner or of everyone."""
+        ...
+
+    async def purge(self, *, limit: int) -> int:
+        """Remove up to about `limit` rows of deleted handles; return how many were removed."""
+        ...
+
+    async def forget(
+        self, *, before: float, settled: Mapping[bytes, int], limit: int
+    ) -> int:
+        """Remove up to `limit` ledger rows made before a time or settled; return how many were removed."""
+        ...
+
+    async def aged(self, *, before: float, limit: int) -> Sequence[Key]:
+        """Return live handles whose log begins with changes made before a time."""
+        ...
+
+    async def plan_fold(
+        self, key: Key, *, keep_changes: int, keep_bytes: int, before: float, slack: float
+    ) -> FoldPlan | None:
+        """Return where the history should begin; None if it is short enough.
+
+        Args:
+            before: Changes made before this time are folded whatever their number.
+            slack: The part by which a limit may be passed until a checkpoint is written just for this.
+        """
+        ...
+
+    async def fold(self, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, *, limit: int) -> bool:
+        """Let the history begin at the plan's version and remove up to `limit` older rows.
+
+        Returns: True if older rows are left: call it again.
+        """
+        ...
+
+    async def tidy(self) -> None:
+        """Bring the write-ahead log back to its limit if it has grown beyond."""
+        ...
+
+    async def status(self, now: float) -> BackendStatus:
+        """Return size, counts and versions."""
+        ...

@@ -1,0 +1,147 @@
+"""The tables of a store in SQLite, and the migrations that lead to them.
+
+`handles` holds metadata only, so that lists never read a document. `changes` is the log, its key the
+store-wide revision; `checkpoints` are the documents that replay starts from. A new version of the
+schema is one more function at the end of `MIGRATIONS`; all that are missing run in one transaction.
+Every function here runs in a connection's worker thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+
+from mcpstated.daemon.backends.interface import StoreRefused
+
+APPLICATION_ID = 0x6D637073
+"""The letters `mcps`; SQLite keeps it at byte 68 of the file."""
+
+
+def _version_1(db: apsw.Connection) -> None:
+    db.execute(
+        """
+        CREATE TABLE handles (
+            id INTEGER PRIMARY KEY,
+            space TEXT NOT NULL,
+            user TEXT NOT NULL,
+            handle TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            title TEXT,
+            version INTEGER NOT NULL,
+            revision INTEGER NOT NULL,
+            created_at REAL NOT NULL,
+            updated_at REAL NOT NULL,
+            expires_at REAL,
+            ttl_days REAL,
+            last_writer TEXT NOT NULL,
+            size_bytes INTEGER NOT NULL,
+            outline TEXT NOT NULL,
+            words TEXT NOT NULL,
+            oldest_version INTEGER NOT NULL,
+            history_bytes INTEGER NOT NULL,
+            deleted_at REAL,
+            UNIQUE (space, user, handle)
+        ) STRICT;
+
+        -- Serves lists, their totals and the quota from its own pages. Nothing else of the row that a
+        -- patch changes is indexed.
+        CREATE INDEX handles_by_revision ON handles (space, user, revision DESC, kind, expires_at)
+            WHERE deleted_at IS NULL;
+        CREATE INDEX handles_by_expiry ON handles (expires_at)
+            WHERE expires_at IS NOT NULL AND deleted_at IS NULL;
+        CREATE INDEX handles_deleted ON handles (deleted_at)
+            WHERE deleted_at IS NOT NULL;
+
+        -- AUTOINCREMENT: a revision is never used again, even after its change was folded away.
+        CREATE TABLE changes (
+            revision INTEGER PRIMARY KEY AUTOINCREMENT,
+            handle_id INTEGER NOT NULL REFERENCES handles (id),
+            version INTEGER NOT NULL,
+            action TEXT NOT NULL,
+            body TEXT NOT NULL,
+            writer TEXT NOT NULL,
+            at REAL NOT NULL,
+            UNIQUE (handle_id, version)
+        ) STRICT;
+
+        CREATE TABLE checkpoints (
+            handle_id INTEGER NOT NULL REFERENCES handles (id),
+            version INTEGER NOT NULL,
+            revision INTEGER NOT NULL,
+            title TEXT,
+            expires_at REAL,
+            ttl_days REAL,
+            writer TEXT NOT NULL,
+            at REAL NOT NULL,
+            document TEXT NOT NULL,
+            PRIMARY KEY (handle_id, version)
+        ) STRICT;
+
+        CREATE TABLE ledger (
+            origin BLOB NOT NULL,
+            sequence INTEGER NOT NULL,
+            revision INTEGER NOT NULL,
+            receipt TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (origin, sequence)
+        ) STRICT, WITHOUT ROWID;
+
+        CREATE TABLE meta (
+            name TEXT PRIMARY KEY,
+            value TEXT NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        """
+    )
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_version_1,)
+SCHEMA_VERSION = len(MIGRATIONS)
+
+
+def create(db: apsw.Connection) -> None:
+    """Lay the newest schema out in an empty database, in one transaction."""
+    with db:
+        db.pragma("application_id", APPLICATION_ID)
+        _migrate_from(db, 0)
+
+
+def check_identity(db: apsw.Connection, path: str) -> int:
+    """Return the schema's version.
+
+    Raises:
+        StoreRefused: It is another program's database, or comes from a newer version of this one.
+    """
+    application_id = db.pragma("application_id")
+    version = db.pragma("user_version")
+    if application_id != APPLICATION_ID:
+        raise StoreRefused(f"{path} is a database of another program; it was left as it is.")
+    if not isinstance(version, int) or version < 1:
+        raise StoreRefused(f"{path} has no readable schema version; it was left as it is.")
+    if version > SCHEMA_VERSION:
+        raise StoreRefused(
+            f"{path} has schema version {version} and this program knows versions up to {SCHEMA_VERSION}. "
+            "A newer mcpstated wrote it: upgrade this one. The file was left as it is."
+        )
+    return version
+
+
+def migrate(db: apsw.Connection) -> None:
+    """Bring an older schema to the newest version: all steps or none."""
+    version = db.pragma("user_version")
+    if version == SCHEMA_VERSION:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        _migrate_from(db, db.pragma("user_version"))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _migrate_from(db: apsw.Connection, version: int) -> None:
+    for step in MIGRATIONS[version:]:
+        step(db)
+    db.pragma("user_version", SCHEMA_VERSION)

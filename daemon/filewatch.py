@@ -1,0 +1,59 @@
+"""Noticing that the files under the daemon are no longer the ones that it opened.
+
+A socket that somebody removed is bound again. A database, lock or directory that was removed or
+replaced ends the daemon: nothing may be acknowledged into a file that nobody can find again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import trio
+
+from mcpstated.daemon.logs import log_event
+from mcpstated.protocol.errors import McpStateError
+from mcpstated.protocol.messages import UPGRADING
+
+if TYPE_CHECKING:
+    from mcpstated.daemon.listener import Listener
+    from mcpstated.daemon.lock import FileLock
+    from mcpstated.daemon.stopping import Stop
+
+log = logging.getLogger("mcpstated.filewatch")
+
+_INTERVAL_SECONDS = 1.0
+
+
+async def watch_files(*, database: str, lock: FileLock, listener: Listener, stop: Stop) -> None:
+    """Look once a second until the daemon must leave."""
+    opened = _identity(database)
+    while not stop.is_requested:
+        await trio.sleep(_INTERVAL_SECONDS)
+        if stop.is_requested:
+            return
+        if not lock.is_current:
+            failure = "The data directory was removed or replaced under the daemon."
+        elif _identity(database) != opened:
+            failure = "The database file was removed or replaced under the daemon."
+        elif not listener.is_in_place:
+            try:
+                listener.bind()
+            except McpStateError as error:
+                failure = error.message
+            else:
+                log_event(log, "warning", "socket was bound again")
+                continue
+        else:
+            continue
+        log_event(log, "error", "files changed under the daemon", reason=failure)
+        stop.request(UPGRADING, cause="files", failure=failure)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,271 @@
+"""The daemon: builds every object, wires them up, and ends them in order.
+
+    storage nursery                      outlives everything that may write
+    |- engine.run                        committer, sweeper, connections to SQLite
+    '- serving nursery                   cancelled after the grace period
+       |- watch_signals                  SIGTERM, SIGINT, SIGHUP -> Stop
+       |- watch_files                    socket, lock and database still ours?
+       |- watch_idleness                 leaves when nobody is there
+       '- listener.serve
+          '- session (one per connection)
+             |- outbox writer
+             |- relay.run                two MCP loops at most, for a shim
+             '- request (one per request in flight), for a library or the command line
+
+The order of an ending: stop accepting; finish and say goodbye; grace; cancel the sessions; flush the
+committer; checkpoint the write-ahead log; unlink the socket; release the lock. A second request to
+stop skips the grace.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from mcpstated.daemon.backends.sqlite import SQLiteBackend
+from mcpstated.daemon.clock import StoreClock
+from mcpstated.daemon.dispatch import Dispatch
+from mcpstated.daemon.engine import Engine
+from mcpstated.daemon.feed import Feed
+from mcpstated.daemon.filewatch import watch_files
+from mcpstated.daemon.idle import watch_idleness
+from mcpstated.daemon.listener import Listener
+from mcpstated.daemon.lock import FileLock
+from mcpstated.daemon.logs import close_log, log_event, open_log
+from mcpstated.daemon.ready import Ready
+from mcpstated.daemon.relay import RunningCalls
+from mcpstated.daemon.session import Session
+from mcpstated.daemon.sessions import Sessions, SessionServices
+from mcpstated.daemon.status import Identity, status
+from mcpstated.daemon.stopping import TEXTS, Stop, watch_signals
+from mcpstated.daemon.warmup import warm_up
+from mcpstated.protocol.directories import make_private_directory
+from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
+from mcpstated.protocol.version import VERSION
+from mcpstated.surface.server import build_surface
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.peers import Peer
+    from mcpstated.protocol.settings import DaemonSettings
+
+log = logging.getLogger("mcpstated.daemon")
+
+_GRACE_SECONDS = 5.0
+"""How long running requests may take to end after a stop was requested."""
+_DRAIN_SECONDS = 30.0
+"""How long the committer may take to make durable what it holds."""
+_PREDECESSOR_SECONDS = 40.0
+"""How long to wait for a daemon that is leaving; above grace and drain together."""
+_LOCK_POLL_SECONDS = 0.05
+
+
+def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None) -> int:
+    """Run a daemon until it is asked to stop.
+
+    Args:
+        settings: What it is told from outside.
+        ready_fd: A pipe on which to report that it serves or why not; closed afterwards.
+
+    Returns:
+        The exit code: 0 after an orderly stop, 1 if it could not start or had to leave.
+    """
+    os.umask(0o077)
+    _reset_signals()
+    ready = Ready(ready_fd)
+    try:
+        with _owned_directory(settings, to_terminal=ready_fd is None) as (lock, start_lock):
+            return trio.run(serve, settings, lock, start_lock, ready)
+    except BaseExceptionGroup as group:
+        return _fail(ready, _first_error(group))
+    except (McpStateError, OSError) as error:
+        return _fail(ready, error)
+    finally:
+        close_log()
+
+
+def _reset_signals() -> None:
+    """Undo what a parent may have blocked or ignored."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _owned_directory(settings: DaemonSettings, *, to_terminal: bool) -> Iterator[tuple[FileLock, FileLock]]:
+    """Hold the data directory for one daemon; gives the lock and, not taken, the start lock."""
+    paths, limits = settings.paths, settings.limits
+    make_private_directory(paths.data_dir)
+    with FileLock(paths.lock) as lock, FileLock(paths.start_lock) as start_lock:
+        _take_over(lock, paths.socket)
+        open_log(
+            paths.log,
+            level=settings.log_level,
+            max_bytes=limits.log_file_bytes,
+            files=limits.log_files,
+            to_terminal=to_terminal,
+        )
+        lock.note(f"pid={os.getpid()} version={VERSION}\n")
+        yield lock, start_lock
+
+
+def _take_over(lock: FileLock, socket_path: str) -> None:
+    """Take the daemon's lock, waiting for one that is leaving but never for one that serves."""
+    deadline = time.monotonic() + _PREDECESSOR_SECONDS
+    while not lock.try_acquire():
+        if _answers(socket_path):
+            raise DaemonUnavailable("A daemon already serves this directory.", hint=socket_path)
+        if time.monotonic() > deadline:
+            raise DaemonUnavailable(
+                "A daemon holds this directory but does not listen; it may be stuck. See `mcpstated logs`.",
+                hint=socket_path,
+            )
+        time.sleep(_LOCK_POLL_SECONDS)
+
+
+def _answers(socket_path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(socket_path)
+        except TimeoutError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, ready: Ready) -> int:
+    """Serve one directory until asked to stop.
+
+    Args:
+        lock: The daemon's lock, held.
+        start_lock: The lock of whoever starts a daemon, not held; taken for the idle exit.
+        ready: Told once the socket accepts.
+
+    Returns:
+        The exit code of the daemon.
+    """
+    for complaint in settings.complaints:
+        log_event(log, "warning", "setting not understood", reason=complaint)
+    stop = Stop()
+    feed = Feed()
+    limits = settings.limits
+    clock = StoreClock()
+    engine = Engine(SQLiteBackend(settings.database, limits=limits), clock=clock, limits=limits, feed=feed)
+    identity = Identity(os.getpid(), VERSION, secrets.token_hex(8), time.time())
+    host = socket.gethostname().split(".")[0] or "localhost"
+    sessions = Sessions()
+    surface = build_surface(engine, limits=limits, host=host, version=VERSION)
+
+    async def status_now() -> dict[str, object]:
+        return await status(
+            identity=identity, settings=settings, engine=engine, sessions=sessions, now_unix=time.time
+        )
+
+    services = SessionServices(
+        server=surface._mcp_server,  # noqa: SLF001  # FastMCP has no public name for its low-level server
+        dispatch=Dispatch(
+            engine,
+            feed=feed,
+            limits=limits,
+            host=host,
+            status=status_now,
+            stop=lambda reason: stop.request(reason, cause="operation"),
+            now_unix=time.time,
+            pid=identity.pid,
+        ),
+        running=RunningCalls(),
+        note_settled=engine.note_settled,
+        limits=limits,
+        build=VERSION,
+        instance=identity.instance,
+        default_user=settings.default_user,
+    )
+
+    async def serve_connection(accepted: trio.socket.SocketType, peer: Peer) -> None:
+        await Session(accepted, peer, sessions=sessions, services=services, pid=identity.pid).run()
+
+    listener = Listener(settings.paths.socket, serve_connection)
+    async with trio.open_nursery() as storage:
+        await storage.start(engine.run)
+        async with trio.open_nursery() as serving:
+            await serving.start(watch_signals, stop)
+            await warm_up(services.server, user=settings.default_user)
+            listener.bind()
+            await serving.start(listener.serve)
+            serving.start_soon(lambda: watch_files(database=settings.database, lock=lock, listener=listener, stop=stop))
+            if settings.idle_seconds != float("inf"):
+                serving.start_soon(
+                    lambda: watch_idleness(
+                        idle_seconds=settings.idle_seconds,
+                        sessions=sessions,
+                        listener=listener,
+                        start_lock=start_lock,
+                        stop=stop,
+                    )
+                )
+            ready.report()
+            log_event(log, "info", "daemon started", pid=identity.pid, version=VERSION, socket=settings.paths.socket)
+            await stop.requested()
+            log_event(log, "info", "daemon stopping", cause=stop.cause, sessions=len(sessions))
+            listener.close()
+            await _part_with(sessions, stop)
+            serving.cancel_scope.cancel()
+        with trio.move_on_after(_DRAIN_SECONDS, shield=True):
+            await engine.drain()
+        storage.cancel_scope.cancel()
+    listener.unlink()
+    log_event(log, "info", "daemon stopped", cause=stop.cause)
+    return 1 if stop.failure else 0
+
+
+async def _part_with(sessions: Sessions, stop: Stop) -> None:
+    """Say goodbye to everybody and wait for what runs, until the grace is over or somebody hurries."""
+    for session in sessions:
+        session.part(stop.reason, stop.failure or TEXTS[stop.reason])
+    async with trio.open_nursery() as nursery:
+
+        async def give_up_when_hurried() -> None:
+            await stop.hurried()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(give_up_when_hurried)
+        with trio.move_on_after(_GRACE_SECONDS):
+            while len(sessions):
+                await sessions.changed()
+        nursery.cancel_scope.cancel()
+
+
+def _fail(ready: Ready, error: BaseException) -> int:
+    if isinstance(error, McpStateError):
+        reason = error.message
+    elif isinstance(error, OSError):
+        reason = f"{error.strerror or type(error).__name__}: {error.filename or ''}".rstrip(": ")
+    else:
+        log.error("daemon failed", exc_info=error)
+        reason = f"The daemon failed ({type(error).__name__}); its log has the details."
+    log_event(log, "error", "daemon did not start or had to leave", reason=reason)
+    ready.fail(reason)
+    return 1
+
+
+def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that says most: one of ours if there is one, else the first."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        error = waiting.pop(0)
+        if isinstance(error, BaseExceptionGroup):
+            waiting.extend(error.exceptions)
+        else:
+            leaves.append(error)
+    return next((error for error in leaves if isinstance(error, McpStateError)), leaves[0])

@@ -1,0 +1,335 @@
+"""The daemon's half of the relay: one shim's JSON-RPC lines in, its answers out.
+
+Above it is a session that hands over `Forward` messages; below are up to two loops of the MCP
+server, one for each protocol era, since clients mix the eras on one pipe:
+
+    Forward -> read_line -> legacy loop (opened by `initialize`)  -\\
+                        \\-> modern loop (`_meta` names a version) --> surface -> engine
+    Deliver/Settled <- answer under the client's own id <------------/
+
+Inside the loops a request's id is the number of its line (`seq`), which is unique for the life of
+the shim, whatever ids the client picks. Every line is settled exactly once: by an answer, or by
+`Settled` if none will come. What a dead shim forwarded is finished: `finish` waits for its calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import trio
+from mcp.server.lowlevel.server import Server
+from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types import (
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from mcpstated.daemon.envelope import (
+    INTERNAL_ERROR,
+    Blank,
+    Call,
+    Malformed,
+    Notice,
+    Reply,
+    RequestId,
+    error_line,
+    read_line,
+    write_line,
+)
+from mcpstated.protocol.messages import KEPT, RESENT, Deliver, Forward, Settled
+from mcpstated.protocol.store import CallToken
+from mcpstated.surface.context import RequestContext
+
+log = logging.getLogger("mcpstated.relay")
+
+LEGACY, MODERN = "legacy", "modern"
+_LOOP_BUFFER = 1024
+
+
+class RunningCalls:
+    """The tool calls that run in this daemon, by shim and line, over all sessions.
+
+    A shim whose connection broke comes back at once and sends its unsettled lines again, while the
+    first run of such a line may still be going on here; the second waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[bytes, int], trio.Event] = {}
+
+    def begin(self, shim_id: bytes, seq: int) -> None:
+        self._ends[shim_id, seq] = trio.Event()
+
+    def end(self, shim_id: bytes, seq: int) -> None:
+        if (event := self._ends.pop((shim_id, seq), None)) is not None:
+            event.set()
+
+    async def wait_for(self, shim_id: bytes, seq: int) -> None:
+        """Return when no run of that line goes on."""
+        while (event := self._ends.get((shim_id, seq))) is not None:
+            await event.wait()
+
+
+class Sender(Protocol):
+    """How a relay speaks to its shim."""
+
+    async def __call__(self, message: Deliver | Settled) -> None: ...
+
+
+@dataclass(slots=True)
+class _Pending:
+    id: RequestId
+    method: str
+    era: str
+    is_silent: bool
+    """The answer is not for the client: the line was kept from an earlier daemon."""
+
+
+class Relay:
+    """One shim's conversation.
+
+    Args:
+        server: FastMCP's low-level server, shared by all relays.
+        shim_id: What the shim said in its hello.
+        user, writer: Whom the calls are made for; an empty writer is made from the client's name.
+        send: Sends to the shim; must not raise if the shim is gone.
+        running: Shared by all relays of the daemon.
+        note_settled: Told the shim's floor whenever it rises.
+        max_line_bytes: The longest line that fits a frame.
+    """
+
+    def __init__(
+        self,
+        server: Server[Any],
+        *,
+        shim_id: bytes,
+        user: str,
+        writer: str,
+        send: Sender,
+        running: RunningCalls,
+        note_settled: Callable[[bytes, int], None],
+        max_line_bytes: int,
+    ) -> None:
+        self._server = server
+        self._shim_id = shim_id
+        self._user = user
+        self._writer = writer
+        self._send = send
+        self._running = running
+        self._note_settled = note_settled
+        self._max_line_bytes = max_line_bytes
+        self._floor = 0
+        self._loops: dict[str, trio.MemorySendChannel[SessionMessage]] = {}
+        self._pending: dict[int, _Pending] = {}
+        self._changed = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self.client_name = ""
+        """What the client calls itself, as `name version`, once it has said so."""
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Hold the loops until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that will be answered in finite time (an open subscription stream is not one)."""
+        return sum(pending.method != "subscriptions/listen" for pending in self._pending.values())
+
+    async def wait_below(self, count: int) -> None:
+        """Return when fewer than `count` requests are in flight."""
+        while self.in_flight >= count:
+            await self._changed.wait()
+
+    async def finish(self) -> None:
+        """Return when every tool call that was forwarded has ended."""
+        while any(pending.method == "tools/call" for pending in self._pending.values()):
+            await self._changed.wait()
+
+    async def forward(self, message: Forward) -> None:
+        """Take one line of the client."""
+        if message.floor > self._floor:
+            self._floor = message.floor
+            self._note_settled(self._shim_id, message.floor)
+        envelope = read_line(message.line)
+        match envelope:
+            case Call():
+                await self._forward_call(message, envelope)
+            case Notice():
+                await self._forward_notice(message, envelope)
+            case Malformed():
+                await self._send(
+                    Deliver(error_line(envelope.id, envelope.code, envelope.reason), message.seq)
+                )
+            case Blank() | Reply():
+                await self._send(Settled(message.seq))
+
+    async def _forward_call(self, message: Forward, call: Call) -> None:
+        seq = message.seq
+        era = self._era_of(call.method, call.params)
+        self._note_client(call)
+        is_tool_call = call.method == "tools/call"
+        if is_tool_call:
+            if message.mode == RESENT:
+                await self._running.wait_for(self._shim_id, seq)
+            self._running.begin(self._shim_id, seq)
+        self._pending[seq] = _Pending(call.id, call.method, era, is_silent=message.mode == KEPT)
+        token = CallToken(self._shim_id, seq, is_resent=message.mode == RESENT) if is_tool_call else None
+        metadata = ServerMessageMetadata(
+            request_context=RequestContext(user=self._user, writer=self._writer, token=token),
+            on_request_unanswered=lambda: self._settle(seq),
+        )
+        request = JSONRPCRequest.model_construct(jsonrpc="2.0", id=seq, method=call.method, params=call.params)
+        await self._feed(era, SessionMessage(request, metadata))
+
+    async def _forward_notice(self, message: Forward, notice: Notice) -> None:
+        params = notice.params
+        era = self._era_of(notice.method, params)
+        if notice.method == "notifications/cancelled":
+            target = self._pending_with_id((params or {}).get("requestId"))
+            if target is None:
+                await self._send(Settled(message.seq))
+                return
+            seq, pending = target
+            era, params = pending.era, {**(params or {}), "requestId": seq}
+        is_handshake = notice.method == "notifications/initialized" and era == LEGACY
+        if era in self._loops or is_handshake:
+            item = JSONRPCNotification.model_construct(jsonrpc="2.0", method=notice.method, params=params)
+            await self._feed(era, SessionMessage(item))
+        if message.mode != KEPT:
+            await self._send(Settled(message.seq, keep=is_handshake))
+
+    def _era_of(self, method: str, params: dict[str, Any] | None) -> str:
+        """Return which loop a message belongs to; decided per message, for clients mix the eras."""
+        if method != "initialize":
+            meta = (params or {}).get("_meta")
+            if isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta:
+                return MODERN
+            if method.startswith("notifications/") and LEGACY not in self._loops and MODERN in self._loops:
+                return MODERN
+        return LEGACY
+
+    async def _feed(self, era: str, item: SessionMessage) -> None:
+        channel = self._loops.get(era)
+        if channel is None:
+            assert self._nursery is not None
+            channel, source = trio.open_memory_channel[SessionMessage](_LOOP_BUFFER)
+            self._loops[era] = channel
+            self._nursery.start_soon(self._serve, era, source)
+        await channel.send(item)
+
+    async def _serve(self, era: str, source: trio.MemoryReceiveChannel[SessionMessage]) -> None:
+        await serve_dual_era_loop(self._server, _Inlet(source), _Outlet(self._answer), lifespan_state={})
+        log.debug("loop ended", extra={"fields": {"era": era}})
+
+    async def _answer(self, message: Any) -> None:
+        """Send what a loop says to the client, under the client's own ids."""
+        if isinstance(message, JSONRPCResponse):
+            await self._settle(int(message.id), {"result": message.result})
+        elif isinstance(message, JSONRPCError):
+            error = message.error.model_dump(exclude_none=True)
+            if message.id is not None:
+                await self._settle(int(message.id), {"error": error})
+        else:
+            await self._send(Deliver(write_line(self._outgoing(message)), None))
+
+    def _outgoing(self, message: JSONRPCNotification | JSONRPCRequest) -> dict[str, Any]:
+        line: dict[str, Any] = message.model_dump(by_alias=True, exclude_unset=True)
+        meta = (line.get("params") or {}).get("_meta")
+        if isinstance(meta, dict) and (pending := self._pending.get(meta.get(SUBSCRIPTION_ID_META_KEY, 0))):
+            meta[SUBSCRIPTION_ID_META_KEY] = pending.id
+        return line
+
+    async def _settle(self, seq: int, outcome: dict[str, Any] | None = None) -> None:
+        pending = self._pending.pop(seq, None)
+        if pending is None:
+            return
+        try:
+            if outcome is None:
+                await self._send(Settled(seq))
+            elif not pending.is_silent:
+                line = write_line({"jsonrpc": "2.0", "id": pending.id, **outcome})
+                if len(line) > self._max_line_bytes:
+                    line = error_line(pending.id, INTERNAL_ERROR, "The answer is too large to be sent; ask for less.")
+                is_handshake = pending.method == "initialize" and "result" in outcome
+                await self._send(Deliver(line, seq, keep=is_handshake))
+        finally:
+            if pending.method == "tools/call":
+                self._running.end(self._shim_id, seq)
+            self._changed.set()
+            self._changed = trio.Event()
+
+    def _pending_with_id(self, id_: object) -> tuple[int, _Pending] | None:
+        """Return the newest request under that id; clients that write 7 as "7" are understood."""
+        for seq in reversed(self._pending):
+            pending = self._pending[seq]
+            if type(pending.id) is type(id_) and pending.id == id_:
+                return seq, pending
+        for seq in reversed(self._pending):
+            if str(self._pending[seq].id) == str(id_):
+                return seq, self._pending[seq]
+        return None
+
+    def _note_client(self, call: Call) -> None:
+        params = call.params or {}
+        meta = params.get("_meta")
+        info = params.get("clientInfo") if call.method == "initialize" else None
+        if info is None and not self.client_name and isinstance(meta, dict):
+            info = meta.get(CLIENT_INFO_META_KEY)
+        if isinstance(info, dict) and isinstance(name := info.get("name"), str):
+            version = info.get("version")
+            self.client_name = f"{name} {version}"[:200] if isinstance(version, str) else name[:200]
+
+
+class _Inlet:
+    """The read stream of a loop: what the relay feeds."""
+
+    def __init__(self, source: trio.MemoryReceiveChannel[SessionMessage]) -> None:
+        self._source = source
+
+    async def receive(self) -> SessionMessage:
+        return await self._source.receive()
+
+    def __aiter__(self) -> AsyncIterator[SessionMessage]:
+        return self._source.__aiter__()
+
+    async def __anext__(self) -> SessionMessage:
+        return await self._source.__anext__()
+
+    async def aclose(self) -> None:
+        self._source.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        self._source.close()
+
+
+class _Outlet:
+    """The write stream of a loop: hands every message to the relay at once."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self._answer = answer
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._answer(item.message)
+
+    async def aclose(self) -> None:
+        """Nothing to close: the session owns the socket."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        return None

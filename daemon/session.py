@@ -1,0 +1,353 @@
+"""One connection from hello to goodbye.
+
+    receive loop -> Connection -> Forward -> relay        } shim
+                               -> Request -> dispatch     } library, cli
+    outbox <- Deliver, Settled, Response, Failure, Event
+
+Backpressure, not refusal: while a peer has `max_in_flight` requests running, or has not read what it
+asked for, nothing more is read from it. A peer that breaks the protocol is told why and cut off; that
+costs nobody else anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from mcpstated.daemon.dispatch import WATCH
+from mcpstated.daemon.feed import FeedLagged
+from mcpstated.daemon.logs import log_event
+from mcpstated.daemon.outbox import Outbox, SlowReader
+from mcpstated.daemon.relay import Relay
+from mcpstated.protocol import fields
+from mcpstated.protocol.connection import Connection
+from mcpstated.protocol.errors import McpStateError, to_payload
+from mcpstated.protocol.messages import (
+    BROKEN,
+    PROTOCOL_MAX,
+    PROTOCOL_MIN,
+    REFUSED,
+    SKEW,
+    SLOW,
+    Cancel,
+    Deliver,
+    Event,
+    Failure,
+    Forward,
+    Goodbye,
+    Hello,
+    Message,
+    Request,
+    Response,
+    Settled,
+    Welcome,
+)
+from mcpstated.protocol.store import Caller
+from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
+
+if TYPE_CHECKING:
+    from mcpstated.daemon.sessions import Sessions, SessionServices
+    from mcpstated.protocol.peers import Peer
+
+log = logging.getLogger("mcpstated.session")
+
+_RECEIVE_BYTES = 64 * 1024
+_HELLO_SECONDS = 10.0
+"""How long a peer may take to say who it is."""
+_FRAME_SECONDS = 60.0
+"""How long a peer may take to end a frame that it began, counted from its last byte."""
+_FINISH_SECONDS = 30.0
+"""How long calls of a shim that is gone may go on."""
+_ENVELOPE_BYTES = 64
+"""What a `deliver` weighs without its line, at most."""
+_GOODBYE_SECONDS = 1.0
+"""How long a goodbye may take to be written."""
+
+
+class Session:
+    """The daemon's side of one connection.
+
+    Args:
+        socket: The accepted socket; the session closes it.
+        peer: Who the kernel says is at the other end.
+        sessions: Where the session registers itself.
+        services: The daemon around it.
+    """
+
+    def __init__(
+        self, socket: trio.socket.SocketType, peer: Peer, *, sessions: Sessions, services: SessionServices, pid: int
+    ) -> None:
+        self._socket = socket
+        self._sessions = sessions
+        self._services = services
+        self._pid = pid
+        limits = services.limits
+        self._connection = Connection("daemon", limits.max_frame_bytes)
+        self._outbox = Outbox(max_unread_bytes=limits.max_unread_bytes, grace_seconds=limits.unread_grace_seconds)
+        self._reading = trio.CancelScope()
+        self._farewell: Goodbye | None = None
+        self._requests: dict[int, trio.CancelScope] = {}
+        self._request_ended = trio.Event()
+        self.peer = peer
+        self.number = 0
+        self.hello: Hello | None = None
+        self.relay: Relay | None = None
+        self.connected_at_unix = 0.0
+        self.request_count = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that are running."""
+        return self.relay.in_flight if self.relay is not None else len(self._requests)
+
+    def part(self, reason: str, text: str) -> None:
+        """Take nothing new; say goodbye once what runs has been answered."""
+        if self._farewell is None:
+            self._farewell = Goodbye(reason, text)
+        self._reading.cancel()
+
+    async def run(self) -> None:
+        """Serve the connection until it ends, then finish what it asked for."""
+        with self._socket:
+            try:
+                hello = await self._receive_hello()
+                if hello is not None:
+                    await self._serve(hello)
+            except RemoteProtocolError as error:
+                log_event(log, "debug", "peer broke the protocol", session=self.number, reason=str(error))
+                self._farewell = Goodbye(BROKEN, str(error))
+            except (OSError, trio.BrokenResourceError) as error:
+                log_event(log, "debug", "connection broke", session=self.number, error=type(error).__name__)
+                return
+            await self._say_goodbye()
+
+    # -- hello ------------------------------------------------------------------------------------
+
+    async def _receive_hello(self) -> Hello | None:
+        """Return the hello, or None after setting the farewell that answers a bad one."""
+        with trio.move_on_after(_HELLO_SECONDS):
+            while (message := self._connection.next_event()) is None:
+                data = await self._socket.recv(_RECEIVE_BYTES)
+                if not data:
+                    return None
+                self._connection.receive_data(data)
+            assert isinstance(message, Hello)  # nothing else may come first
+            return self._examine(message)
+        self._farewell = Goodbye(REFUSED, f"No hello came within {_HELLO_SECONDS:g} seconds.")
+        return None
+
+    def _examine(self, hello: Hello) -> Hello | None:
+        limits = self._services.limits
+        if hello.protocol_max < PROTOCOL_MIN or hello.protocol_min > PROTOCOL_MAX:
+            self._farewell = Goodbye(
+                SKEW,
+                f"This client ({hello.build}) speaks protocol {hello.protocol_min} to {hello.protocol_max}, "
+                f"the running daemon ({self._services.build}) {PROTOCOL_MIN} to {PROTOCOL_MAX}. "
+                "Run `mcpstated restart` with the newer installation.",
+            )
+            return None
+        if len(self._sessions) >= limits.max_sessions:
+            self._farewell = Goodbye(REFUSED, f"The daemon already serves {limits.max_sessions} sessions.")
+            return None
+        try:
+            if hello.user:
+                fields.check_user(hello.user, limits)
+            if hello.writer:
+                fields.check_writer(hello.writer, limits)
+        except McpStateError as error:
+            self._farewell = Goodbye(REFUSED, error.message)
+            return None
+        return hello
+
+    # -- serving ----------------------------------------------------------------------------------
+
+    async def _serve(self, hello: Hello) -> None:
+        services = self._services
+        self.hello = hello
+        self.number = self._sessions.add(self)
+        self.connected_at_unix = services.dispatch.now_unix()
+        log_event(
+            log, "info", "session opened", session=self.number, role=hello.role, peer_pid=self.peer.pid or hello.pid
+        )
+        try:
+            async with trio.open_nursery() as writing:
+                writing.start_soon(self._write)
+                self._queue(
+                    Welcome(
+                        PROTOCOL_MAX,
+                        list(services.dispatch.capabilities),
+                        services.build,
+                        services.instance,
+                        self._pid,
+                        {"max_frame_bytes": services.limits.max_frame_bytes},
+                    )
+                )
+                async with trio.open_nursery() as working:
+                    await self._work(hello, working)
+                if self._farewell is not None:
+                    await self._outbox.drained()
+                writing.cancel_scope.cancel()
+        finally:
+            self._outbox.close()
+            self._sessions.remove(self.number)
+            log_event(log, "info", "session closed", session=self.number)
+
+    async def _work(self, hello: Hello, nursery: trio.Nursery) -> None:
+        if hello.role == "shim":
+            self.relay = Relay(
+                self._services.server,
+                shim_id=hello.shim_id,
+                user=hello.user or self._services.default_user,
+                writer=hello.writer,
+                send=self._send,
+                running=self._services.running,
+                max_line_bytes=self._services.limits.max_frame_bytes - _ENVELOPE_BYTES,
+                note_settled=self._services.note_settled,
+            )
+            await nursery.start(self.relay.run)
+        try:
+            with self._reading:
+                await self._receive(nursery)
+            if self._farewell is None:
+                self._outbox.close()  # the peer is gone: its answers go nowhere, its calls go on
+            with trio.move_on_after(_FINISH_SECONDS):
+                await self._finish()
+        finally:
+            nursery.cancel_scope.cancel()
+
+    async def _receive(self, nursery: trio.Nursery) -> None:
+        """Read and start what the peer asks for until it ends the connection."""
+        try:
+            while True:
+                while (message := self._connection.next_event()) is not None:
+                    await self._take(message, nursery)
+                stall = _FRAME_SECONDS if self._connection.is_inside_frame else float("inf")
+                with trio.move_on_after(stall) as patience:
+                    data = await self._socket.recv(_RECEIVE_BYTES)
+                if patience.cancelled_caught:
+                    raise RemoteProtocolError(f"a frame stood unfinished for {_FRAME_SECONDS:g} seconds")
+                if not data:
+                    return
+                self._connection.receive_data(data)
+        except OSError as error:
+            log_event(log, "debug", "peer vanished", session=self.number, error=type(error).__name__)
+        except RemoteProtocolError as error:
+            log_event(log, "debug", "peer broke the protocol", session=self.number, reason=str(error))
+            self.part(BROKEN, str(error))
+
+    async def _take(self, message: Message, nursery: trio.Nursery) -> None:
+        await self._wait_for_room()
+        if isinstance(message, Forward):
+            assert self.relay is not None
+            self.request_count += 1
+            await self.relay.forward(message)
+        elif isinstance(message, Request):
+            if message.id in self._requests:
+                raise RemoteProtocolError(f"the request {message.id} is already running")
+            self.request_count += 1
+            scope = trio.CancelScope()
+            self._requests[message.id] = scope
+            nursery.start_soon(self._answer, message, scope)
+        elif isinstance(message, Cancel) and (running := self._requests.get(message.id)) is not None:
+            running.cancel()
+
+    async def _wait_for_room(self) -> None:
+        limit = self._services.limits.max_in_flight
+        if self.relay is not None:
+            await self.relay.wait_below(limit)
+        while len(self._requests) >= limit:
+            await self._request_ended.wait()
+        while self._outbox.is_full:
+            await self._outbox.changed()
+
+    async def _answer(self, request: Request, scope: trio.CancelScope) -> None:
+        assert self.hello is not None
+        caller = Caller(
+            user=self.hello.user or self._services.default_user,
+            writer=self.hello.writer or self._services.dispatch.writer_for(self.hello.role),
+        )
+        reply: Message | None = None
+        try:
+            with scope:
+                reply = await self._perform(request, caller)
+        finally:
+            del self._requests[request.id]
+            self._request_ended.set()
+            self._request_ended = trio.Event()
+        if reply is not None:
+            await self._send(reply)
+
+    async def _perform(self, request: Request, caller: Caller) -> Message | None:
+        """Return the answer to a request, or None if it was a watch that ended."""
+        try:
+            if request.operation == WATCH:
+                await self._watch(request, caller)
+                return None
+            result = await self._services.dispatch.perform(request.operation, request.parameters, caller)
+        except McpStateError as error:
+            return Failure(request.id, error.to_payload())
+        except Exception as error:  # the one place where a fault of ours in an operation is caught
+            log.exception("operation failed", extra={"fields": {"operation": request.operation}})
+            return Failure(request.id, to_payload(error))
+        return Response(request.id, result)
+
+    async def _watch(self, request: Request, caller: Caller) -> None:
+        with self._services.dispatch.watch(request.parameters, caller) as events:
+            await self._send(Response(request.id, {"watching": True}))
+            try:
+                async for revision, payload in events:
+                    if self._outbox.is_full:
+                        raise FeedLagged
+                    self._queue(Event(request.id, revision, payload))
+            except FeedLagged:
+                self.part(SLOW, "The events were not read in time; watch again from the last revision seen.")
+
+    async def _finish(self) -> None:
+        """Wait for what was asked for: a shim's calls always, a client's only if it still listens."""
+        if self.relay is not None:
+            if self._farewell is not None:
+                await self.relay.wait_below(1)
+            else:
+                await self.relay.finish()
+        elif self._farewell is not None:
+            for scope in list(self._requests.values()):
+                scope.deadline = trio.current_time() + _GOODBYE_SECONDS
+            while self._requests:
+                await self._request_ended.wait()
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    async def _send(self, message: Message) -> None:
+        try:
+            frame = self._connection.send(message)
+        except LocalProtocolError as error:
+            log_event(log, "error", "answer not sent", session=self.number, reason=str(error))
+            return
+        await self._outbox.put(frame)
+
+    def _queue(self, message: Message) -> None:
+        self._outbox.put_nowait(self._connection.send(message))
+
+    async def _write(self) -> None:
+        try:
+            await self._outbox.write_to(self._socket)
+        except SlowReader:
+            log_event(log, "warning", "slow reader cut off", session=self.number, unread=self._outbox.size_bytes)
+            self._outbox.close()
+            self._reading.cancel()
+        except OSError:
+            self._outbox.close()
+
+    async def _say_goodbye(self) -> None:
+        if self._farewell is None:
+            return
+        with trio.move_on_after(_GOODBYE_SECONDS):
+            try:
+                view = memoryview(self._connection.send(self._farewell))
+                while view:
+                    view = view[await self._socket.send(view) :]
+                self._socket.shutdown(trio.socket.SHUT_WR)
+            except OSError:
+                return

@@ -1,0 +1,67 @@
+"""Every open connection, what it is told about itself, and what is told to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from mcpstated.protocol.limits import Limits
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
+
+    from mcpstated.daemon.dispatch import Dispatch
+    from mcpstated.daemon.relay import RunningCalls
+    from mcpstated.daemon.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """What a session needs of the daemon around it."""
+
+    server: Server[Any]
+    dispatch: Dispatch
+    running: RunningCalls
+    note_settled: Callable[[bytes, int], None]
+    limits: Limits
+    build: str
+    instance: str
+    default_user: str
+
+
+@dataclass(slots=True)
+class Sessions:
+    """The open sessions. Changed only by the session tasks themselves."""
+
+    _open: dict[int, Session] = field(default_factory=dict)
+    _next_id: int = 1
+    _changed: trio.Event = field(default_factory=trio.Event)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._open.values()))
+
+    def add(self, session: Session) -> int:
+        """Register a session and return its number."""
+        number = self._next_id
+        self._next_id += 1
+        self._open[number] = session
+        self._notify()
+        return number
+
+    def remove(self, number: int) -> None:
+        del self._open[number]
+        self._notify()
+
+    async def changed(self) -> None:
+        """Return after the next session came or went."""
+        await self._changed.wait()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()

@@ -1,0 +1,3 @@
+"""The version of this build, the one place that says it."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,156 @@
+"""From `tools/call` on the wire to the store and back.
+
+    relay -> MCP server -> ToolCalls -> coercion -> tool -> store
+                              |
+                              \\-> everything but tools/call -> FastMCP
+
+It stands at the outer end of the server's middleware, where a result goes to the wire as it is. Further
+in, every call would pass FastMCP's own chain, and every document two rounds of validation, neither of
+which has anything to add here. Nothing but a protocol fault leaves it as an exception.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from mcpstated.protocol import documents
+from mcpstated.protocol.errors import McpStateError, Unauthenticated
+from mcpstated.protocol.store import Caller
+from mcpstated.surface.coercion import Coercion, printable
+from mcpstated.surface.context import RequestContext
+from mcpstated.surface.failures import failure
+from mcpstated.surface.replies import success
+from mcpstated.surface.tool import Call
+from mcpstated.surface.writer import writer_of
+
+if TYPE_CHECKING:
+    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+    from mcp.server.lowlevel.server import Server
+
+    from mcpstated.protocol.limits import Limits
+    from mcpstated.protocol.store import Store
+    from mcpstated.surface.replies import ToolResult
+    from mcpstated.surface.tool import StateTool
+
+log = logging.getLogger("mcpstated.surface")
+
+
+class ToolCalls:
+    """Answers every `tools/call` of one surface.
+
+    Args:
+        tools: What may be called.
+        store: What the tools work on.
+        limits: The daemon's bounds.
+        host: The name of this machine, for writer labels.
+    """
+
+    def __init__(self, tools: Iterable[StateTool], store: Store, *, limits: Limits, host: str) -> None:
+        self._store = store
+        self._limits = limits
+        self._host = host
+        self._tools = {tool.name: (tool.perform, Coercion(tool.parameters, limits)) for tool in tools}
+
+    def install(self, server: Server[Any]) -> None:
+        """Put this before everything else that `server` does with a message."""
+        stamp = {SERVER_INFO_META_KEY: server.server_info_stamp}
+
+        async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+            if ctx.method == "tools/call" and ctx.request_id is not None:
+                result = await self.answer(ctx, *read_params(ctx.params, self._limits))
+                if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                    result["resultType"] = "complete"
+                    result["_meta"] = stamp
+                return result
+            if ctx.request_id is not None and not _is_served(server, ctx.method):
+                raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=printable(ctx.method))
+            return await _without_text(ctx, call_next)
+
+        server.middleware.insert(0, middleware)
+
+    async def answer(self, ctx: Any, name: str, arguments: Mapping[str, object]) -> ToolResult:
+        """Return the result of one call.
+
+        Args:
+            ctx: The request: `request` is a RequestContext, `session` and `meta` may name the client.
+            name: The tool.
+            arguments: As the client sent them.
+
+        Raises:
+            MCPError: There is no such tool.
+        """
+        entry = self._tools.get(name)
+        if entry is None:
+            known = ", ".join(self._tools)
+            raise MCPError(
+                code=INVALID_PARAMS, message=f"Unknown tool {printable(name)!r}; there are: {known}."
+            )
+        perform, coerce = entry
+        ignored: tuple[str, ...] = ()
+        try:
+            caller = self._caller_of(ctx)
+            coerced = coerce(arguments)
+            ignored = coerced.ignored
+            return success(await perform(Call(self._store, self._limits, caller, coerced)), ignored)
+        except McpStateError as error:
+            return failure(error, ignored)
+        except Exception as error:  # a fault of ours: the caller gets a code, the log gets the text
+            log.exception("tool call failed", extra={"fields": {"tool": name}})
+            return failure(error, ignored)
+
+    def _caller_of(self, ctx: Any) -> Caller:
+        request = getattr(ctx, "request", None)
+        if not isinstance(request, RequestContext) or not request.user:
+            raise Unauthenticated("Nobody vouches for who is calling, so no state can be reached.")
+        writer = writer_of(
+            ctx, wanted=request.writer, host=self._host, max_chars=self._limits.max_writer_chars
+        )
+        return Caller(user=request.user, writer=writer, token=request.token)
+
+
+def read_params(params: Mapping[str, Any] | None, limits: Limits) -> tuple[str, Mapping[str, object]]:
+    """Return the tool's name and the arguments of a `tools/call`.
+
+    Missing and null arguments are none; an object that comes as JSON text is decoded, once.
+
+    Raises:
+        MCPError: The parameters are not those of a tool call.
+    """
+    params = params or {}
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str):
+        raise MCPError(code=INVALID_PARAMS, message="name must be the name of a tool.")
+    if isinstance(arguments, str):
+        try:
+            arguments = (
+                documents.parse(arguments, field="arguments", limits=limits) if arguments.strip() else {}
+            )
+        except McpStateError as error:
+            raise MCPError(code=INVALID_PARAMS, message=error.message) from None
+    if arguments is None:
+        return name, {}
+    if not isinstance(arguments, dict):
+        raise MCPError(code=INVALID_PARAMS, message="arguments must be an object.")
+    return name, arguments
+
+
+def _is_served(server: Server[Any], method: str) -> bool:
+    return method == "initialize" or server.get_request_handler(method) is not None
+
+
+async def _without_text(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Go on, but let no text of an unexpected exception reach the client."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except Exception:
+        log.exception("request failed", extra={"fields": {"method": ctx.method}})
+        raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None

@@ -1,0 +1,100 @@
+"""`state_patch`: change parts of a document; never refused because somebody else changed it too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mcpstated.protocol.errors import InvalidInput, McpStateError
+from mcpstated.protocol.patches import operations_from_wire
+from mcpstated.surface.parts import part_fields
+from mcpstated.surface.replies import metadata, receipt_fields
+from mcpstated.surface.tool import Call, StateTool, Success, hints
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.store import Touched
+
+_DESCRIPTION = """\
+Change parts of a state. Prefer this to state_save: it needs no version, it never conflicts, and the patches of \
+several sessions all land. All operations are applied, in order, or none.
+The reply tells the new version and what was touched, not the document."""
+
+_OPS = """\
+{"op":"append","path":"sources","value":1} adds an item to a list. \
+{"op":"set_key","path":"","key":"done","value":true} sets a key of an object. \
+{"op":"del_key","path":"","key":"draft"} removes one. \
+{"op":"merge","path":"profile","mapping":{"a":1}} sets several. \
+path names the list or object, which must exist: "" is the whole document, profile.tags goes by dotted keys, \
+/sources/0/tags is a JSON Pointer for list items and for keys with dots"""
+
+
+async def perform(call: Call) -> Success:
+    """Apply all operations or none to the newest document."""
+    arguments = call.arguments
+    ops = arguments.items("ops")
+    if len(ops) > call.limits.max_operations:
+        raise InvalidInput(
+            f"ops has {len(ops)} operations, more than {call.limits.max_operations}. Nothing was stored; send them in "
+            "several calls.",
+            field="ops",
+        )
+    receipt = await call.store.patch(call.caller, arguments.text("handle"), operations_from_wire(ops))
+    fields = {**receipt_fields(receipt), "touched": [_touched_fields(touched) for touched in receipt.touched]}
+    if arguments.flag("return_state"):
+        fields.update(await _newest_state(call, receipt.info.handle))
+    return fields
+
+
+async def _newest_state(call: Call, handle: str) -> Success:
+    """Return the document as it is now, with its metadata: others may have patched it further.
+
+    The patch is durable by now, so a failure to read must not look like a failure to write.
+    """
+    try:
+        snapshot = await call.store.load(call.caller, handle)
+    except McpStateError as error:
+        return {
+            "hint": f"The patch was applied, but the document could not be read afterwards: {error.message}"
+        }
+    return {
+        **metadata(snapshot.info),
+        **part_fields(snapshot, path=None, max_bytes=call.limits.reply_budget_bytes),
+    }
+
+
+def _touched_fields(touched: Touched) -> Success:
+    fields: Success = {"op": touched.op, "path": touched.path}
+    if touched.length is not None:
+        fields["length"] = touched.length
+    return fields
+
+
+TOOL = StateTool(
+    name="state_patch",
+    title="Patch state",
+    description=_DESCRIPTION,
+    parameters={
+        "type": "object",
+        "properties": {
+            "handle": {"type": "string"},
+            "ops": {
+                "type": "array",
+                "description": _OPS,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "op": {"type": "string", "enum": ["append", "set_key", "del_key", "merge"]},
+                        "path": {"type": "string"},
+                        "key": {"type": "string"},
+                        "value": {"description": "Any JSON value"},
+                        "mapping": {"type": "object"},
+                    },
+                    "required": ["op"],
+                },
+            },
+            "return_state": {"type": "boolean", "description": "Answer the document too"},
+        },
+        "required": ["handle", "ops"],
+    },
+    annotations=hints(is_read_only=False, is_destructive=True),
+    perform=perform,
+)
