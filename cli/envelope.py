@@ -2,8 +2,9 @@
 
     {"result_version": 1, "command": "list", "status": "ok", "exit_code": 0, "data": {...}, "errors": []}
 
-`status` is `ok` exactly when `exit_code` is 0. Every error has a stable `code` and a `message`. Keys are
-added without a new version; one that changes its meaning or goes away raises it.
+`status` is `ok` when `exit_code` is 0, else `error`. Every error has a stable `code` and a `message`. Names
+that end in `_at` are ISO 8601 times in UTC. Keys are added without a new version; one that changes its
+meaning or goes away raises it.
 """
 
 from __future__ import annotations

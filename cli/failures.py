@@ -14,7 +14,7 @@ def failure(command: str, error: Exception) -> Result:
     """Return the result of a command that ended with `error`.
 
     Args:
-        error: One of `click.ClickException`, `McpStateError`, or the two that `launch` adds to it.
+        error: A `click.ClickException`, `McpStateError` or `OSError`; anything else is raised again.
     """
     return Result(command, exit_code_of(error), errors=(problem_of(error),))
 
@@ -32,24 +32,30 @@ def exit_code_of(error: Exception) -> ExitCode:
 
 def problem_of(error: Exception) -> Problem:
     """Return an error as it is shown."""
-    if isinstance(error, DaemonNotRunning):
-        return Problem("daemon_not_running", str(error) or "No daemon is running.")
-    if isinstance(error, VersionSkew):
-        return Problem("version_skew", str(error))
     if isinstance(error, McpStateError):
         details = dict(error.details)
         hint = str(details.pop("hint", ""))
-        return Problem(error.code, error.message, details, hint)
+        return Problem(_code_of(error), error.message, details, hint)
     if isinstance(error, click.UsageError):
         return Problem("usage", error.format_message(), hint=_help_hint(error))
     if isinstance(error, click.ClickException):
         return Problem("failed", error.format_message())
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Problem("failed", f"{where}{error.strerror or error}.")
     raise error
 
 
 def interrupted(command: str) -> Result:
     """Return the result of a command that Ctrl-C ended."""
     return Result(command, ExitCode.INTERRUPTED, errors=(Problem("interrupted", "Interrupted."),))
+
+
+def _code_of(error: McpStateError) -> str:
+    """Return the code of an error; two ways to have no daemon have exit codes, so they have codes too."""
+    if isinstance(error, DaemonNotRunning):
+        return "daemon_not_running"
+    return "version_skew" if isinstance(error, VersionSkew) else error.code
 
 
 def _help_hint(error: click.UsageError) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mcpstated.cli import words
 from mcpstated.cli.blocks import Column, Fields, Rows
 from mcpstated.cli.escape import visible
+from mcpstated.protocol.store import info_to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,14 @@ def handles_table(handles: Sequence[HandleInfo], *, now_unix: float, empty: str)
     return Rows(columns, rows, empty=empty)
 
 
+def handle_data(info: HandleInfo) -> dict[str, object]:
+    """Return everything that is known of one handle for programs, under the names of the tools' replies."""
+    data = info_to_wire(info)
+    for name in ("created_at", "updated_at", "expires_at"):
+        data[name] = words.iso(getattr(info, name))
+    return data
+
+
 def handle_fields(info: HandleInfo, *, now_unix: float) -> Fields:
     """Return everything that is known of one handle for people."""
     expires = words.until(info.expires_at, now_unix)
@@ -76,7 +85,6 @@ def complete_handles(invocation: Invocation, incomplete: str) -> list[Completion
     from click.shell_completion import CompletionItem
 
     from mcpstated.cli.calls import call_daemon
-    from mcpstated.launch import DaemonNotRunning, VersionSkew
     from mcpstated.protocol.errors import McpStateError
 
     async def matching(client: DaemonClient) -> tuple[HandleInfo, ...]:
@@ -87,7 +95,7 @@ def complete_handles(invocation: Invocation, incomplete: str) -> list[Completion
 
     try:
         found = call_daemon(invocation, matching, start=False, connect_seconds=_COMPLETE_SECONDS)
-    except (DaemonNotRunning, VersionSkew, McpStateError, OSError):
+    except (McpStateError, OSError):
         return []  # a shell that completes must not show errors
     now = time.time()
     return [

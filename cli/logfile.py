@@ -10,14 +10,20 @@ from typing import BinaryIO
 _BLOCK_BYTES = 65_536
 
 
-def tail(path: str, count: int) -> list[str]:
-    """Return the last `count` lines, reaching back into older files (`.1`, `.2`, ...) if there are that many."""
+def tail(path: str, count: int, *, end: int | None = None) -> list[str]:
+    """Return the last `count` lines, reaching back into older files (`.1`, `.2`, ...) if there are that many.
+
+    Args:
+        end: Where in the current file to stop, in bytes; None means at its end.
+    """
     lines: list[str] = []
     number = 0
     while len(lines) < count:
         try:
             with Path(f"{path}.{number}" if number else path).open("rb") as file:
-                lines = _last_lines(file, count - len(lines)) + lines
+                size = file.seek(0, os.SEEK_END)
+                stop = size if number or end is None else min(end, size)
+                lines = _last_lines(file, count - len(lines), stop) + lines
         except FileNotFoundError:
             break
         number += 1
@@ -34,10 +40,9 @@ class Follower:
     def __init__(self, path: str) -> None:
         self._path = path
         self._rest = b""
-        self._file: BinaryIO | None = None
-        if (file := self._open()) is not None:
-            file.seek(0, os.SEEK_END)
-            self._file = file
+        self._file = self._open()
+        self.start = self._file.seek(0, os.SEEK_END) if self._file is not None else 0
+        """Where it began in the file that was current then, in bytes."""
 
     def new_lines(self) -> list[str]:
         """Return the lines that were ended since the last call."""
@@ -79,14 +84,14 @@ class Follower:
         return (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)
 
 
-def _last_lines(file: BinaryIO, count: int) -> list[str]:
-    """Return the last lines of a file, reading no more of it than they need."""
-    position = file.seek(0, os.SEEK_END)
+def _last_lines(file: BinaryIO, count: int, end: int) -> list[str]:
+    """Return the last lines before `end`, reading no more of the file than they need."""
     held = b""
-    while position > 0 and held.count(b"\n") <= count:
-        position = max(0, position - _BLOCK_BYTES)
-        file.seek(position)
-        held = file.read(_BLOCK_BYTES if held else -1) + held
+    while end > 0 and held.count(b"\n") <= count:
+        start = max(0, end - _BLOCK_BYTES)
+        file.seek(start)
+        held = file.read(end - start) + held
+        end = start
     lines = held.split(b"\n")
     if not lines[-1]:
         lines.pop()

@@ -59,7 +59,10 @@ def console_for(stream: TextIO) -> Console:
 
 def print_block(console: Console, block: Block) -> None:
     """Print one block."""
-    console.print(renderable(block, console.width), soft_wrap=isinstance(block, JsonText | Verbatim))
+    if isinstance(block, Verbatim):
+        console.file.write(_verbatim(block) + "\n")  # past rich, which would turn tabs into spaces
+    else:
+        console.print(renderable(block, console.width), soft_wrap=isinstance(block, JsonText))
 
 
 def renderable(block: Block, width: int) -> RenderableType:
@@ -69,14 +72,18 @@ def renderable(block: Block, width: int) -> RenderableType:
     match block:
         case Line(text, tone):
             return Text(visible(text, keep_layout=True), style=_STYLES[tone])
+        case Verbatim():
+            return Text(_verbatim(block))
         case Fields():
             return _fields(block)
         case Rows():
             return _rows(block, width) if block.rows else Text(visible(block.empty), style="dim")
         case JsonText(text):
             return _json(text)
-        case Verbatim(text):
-            return Text(visible(text, keep_layout=True))
+
+
+def _verbatim(block: Verbatim) -> str:
+    return visible(block.text, keep_layout=True).removesuffix("\n")
 
 
 def _fields(block: Fields) -> Table:

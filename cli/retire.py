@@ -41,7 +41,7 @@ async def retire(paths: Paths, *, environ: Mapping[str, str], reason: str) -> in
         async with open_client(paths, role="cli", environ=environ, start=False) as client:
             pid = client.welcome.pid
             with trio.fail_after(_ANSWER_SECONDS), contextlib.suppress(DaemonUnavailable):
-                await client.stop(reason)  # unanswered if it was leaving already
+                await client.stop(reason)  # there is no answer if it was leaving already
     except DaemonNotRunning:
         return None
     except VersionSkew:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -56,6 +57,11 @@ def until(then: float | None, now: float) -> str:
 def moment(unix: float) -> str:
     """Return a moment in local time: `2026-03-01 14:05:09`."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(unix))
+
+
+def iso(unix: float | None) -> str | None:
+    """Return a moment as ISO 8601 in UTC, to the millisecond, as the tools' replies have it."""
+    return None if unix is None else datetime.fromtimestamp(unix, UTC).isoformat(timespec="milliseconds")
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -372,7 +372,8 @@ class DaemonClient:
     def _skew(self, operation: str, detail: str) -> VersionSkew:
         return VersionSkew(
             f"The daemon (version {self.welcome.build}) answered {operation} in a shape that this version does "
-            f"not know: {detail}. Run: mcpstated restart"
+            f"not know: {detail}.",
+            hint="Run: mcpstated restart",
         )
 
     def _raise_skew(self, operation: str, detail: str) -> NoReturn:

@@ -64,7 +64,9 @@ class Dispatch:
         self._stop_for = stop
         self._pid = pid
         self.now_unix = now_unix
-        self._operations: dict[str, tuple[Callable[[Parameters, Caller], Awaitable[Result]], frozenset[str]]] = {
+        self._operations: dict[
+            str, tuple[Callable[[Parameters, Caller], Awaitable[Result]], frozenset[str]]
+        ] = {
             "status": (self._status, frozenset()),
             "list": (self._list, frozenset({"kind", "query", "cursor", "limit"})),
             "load": (self._load, frozenset({"handle", "path", "version"})),
@@ -93,7 +95,9 @@ class Dispatch:
         """
         entry = self._operations.get(operation)
         if entry is None:
-            raise InvalidInput(f"The operation {operation[:40]!r} is not known to this daemon.", field="operation")
+            raise InvalidInput(
+                f"The operation {operation[:40]!r} is not known to this daemon.", field="operation"
+            )
         perform, allowed = entry
         _refuse_unknown(parameters, allowed)
         return await perform(parameters, caller)

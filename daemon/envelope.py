@@ -17,7 +17,7 @@ PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -
 RequestId: TypeAlias = str | int
 
 _BOM = b"\xef\xbb\xbf"
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
+_LEXEMES = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 _LINE_BREAKS = {0x2028: "\\u2028", 0x2029: "\\u2029", 0x85: "\\u0085"}
 
 
@@ -64,8 +64,7 @@ Envelope: TypeAlias = Call | Notice | Reply | Blank | Malformed
 
 def read_line(line: bytes) -> Envelope:
     """Return what one line of a client says. Never raises for any bytes."""
-    if line.startswith(_BOM):
-        line = line[len(_BOM) :]
+    line = line.removeprefix(_BOM)
     line = line.strip()
     if not line:
         return Blank()
@@ -79,7 +78,9 @@ def read_line(line: bytes) -> Envelope:
         return Malformed(_salvage_id(text), INVALID_PARAMS, "The message is nested too deeply to be read.")
     except ValueError as error:
         if "Exceeds the limit" in str(error):
-            return Malformed(_salvage_id(text), INVALID_PARAMS, "The message holds an integer of too many digits.")
+            return Malformed(
+                _salvage_id(text), INVALID_PARAMS, "The message holds an integer of too many digits."
+            )
         return Malformed(None, PARSE_ERROR, "The line is not JSON.")
     return _classify(message)
 
@@ -136,22 +137,22 @@ def _classify(message: Any) -> Envelope:
 def _salvage_id(text: str) -> RequestId | None:
     """Return the member `id` of the outermost object of a text that cannot be parsed whole.
 
-    Walks tokens, not the structure, so depth does not matter. Example: in `{"a":[[[[...]]]],"id":7}`
+    Walks lexemes, not the structure, so depth does not matter. Example: in `{"a":[[[[...]]]],"id":7}`
     the depth is back at 1 when `"id"` `:` `7` come by.
     """
     depth = 0
     before: tuple[str, str] = ("", "")
-    for match in _TOKENS.finditer(text):
-        token = match.group()
-        if token in "[{":
+    for match in _LEXEMES.finditer(text):
+        lexeme = match.group()
+        if lexeme in "[{":
             depth += 1
-        elif token in "]}":
+        elif lexeme in "]}":
             depth -= 1
         elif depth == 1 and before == ('"id"', ":"):
             try:
-                value = json.loads(token)
+                value = json.loads(lexeme)
             except ValueError:
                 return None
             return value if _is_id(value) else None
-        before = (before[1], token)
+        before = (before[1], lexeme)
     return None

@@ -29,7 +29,7 @@ _INTERVAL_SECONDS = 1.0
 async def watch_files(*, database: str, lock: FileLock, listener: Listener, stop: Stop) -> None:
     """Look once a second until the daemon must leave."""
     opened = _identity(database)
-    while not stop.is_requested:
+    while True:
         await trio.sleep(_INTERVAL_SECONDS)
         if stop.is_requested:
             return

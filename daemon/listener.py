@@ -69,7 +69,9 @@ class Listener:
             status = os.stat(self._path, follow_symlinks=False)
         except OSError as error:
             listening.close()
-            raise DaemonUnavailable(f"{self._path} cannot be bound: {error.strerror}.", hint=self._path) from error
+            raise DaemonUnavailable(
+                f"{self._path} cannot be bound: {error.strerror}.", hint=self._path
+            ) from error
         finally:
             os.umask(umask)
         if self._socket is not None:
@@ -128,7 +130,9 @@ class Listener:
                     self._log_capacity(error)
                     await trio.sleep(_CAPACITY_PAUSE_SECONDS)
                 elif listening is self._socket:
-                    log_event(log, "debug", "accept failed", error=errno.errorcode.get(error.errno or 0, "unknown"))
+                    log_event(
+                        log, "debug", "accept failed", error=errno.errorcode.get(error.errno or 0, "unknown")
+                    )
                     await trio.sleep(_CAPACITY_PAUSE_SECONDS)
             except trio.ClosedResourceError:
                 if listening is self._socket:
@@ -145,7 +149,9 @@ class Listener:
         try:
             peer = peer_of(accepted)  # type: ignore[arg-type]  # getsockopt is all that is used
             if peer.uid != os.getuid():
-                log_event(log, "warning", "peer of another user refused", peer_uid=peer.uid, peer_pid=peer.pid)
+                log_event(
+                    log, "warning", "peer of another user refused", peer_uid=peer.uid, peer_pid=peer.pid
+                )
                 return
             await self._handle(accepted, peer)
         except Exception:  # the top handler of a session: its fault ends it and nothing else
@@ -179,5 +185,7 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EINPROGRESS):
-                    raise DaemonUnavailable(f"{self._path} cannot be probed: {error.strerror}.", hint=self._path) from error
+                    raise DaemonUnavailable(
+                        f"{self._path} cannot be probed: {error.strerror}.", hint=self._path
+                    ) from error
         raise DaemonUnavailable(f"Somebody already listens at {self._path}.", hint=self._path)

@@ -34,7 +34,8 @@ class KeyValueFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        head = f"{seconds}.{int(record.msecs):03d}Z {record.levelname.lower():<7} {_printable(record.getMessage())}"
+        moment = f"{seconds}.{int(record.msecs):03d}Z"
+        head = f"{moment} {record.levelname.lower():<7} {_printable(record.getMessage())}"
         fields: dict[str, object] = getattr(record, "fields", {})
         line = " ".join([head, *(f"{key}={_value(value)}" for key, value in fields.items())])
         if record.exc_info:
@@ -50,9 +51,12 @@ class _LogFile(RotatingFileHandler):
         follows = [fd for fd in (1, 2) if self._is_this_file(fd)]
         super().doRollover()
         for fd in follows:
-            os.dup2(self.stream.fileno(), fd)
+            if self.stream is not None:
+                os.dup2(self.stream.fileno(), fd)
 
     def _is_this_file(self, fd: int) -> bool:
+        if self.stream is None:
+            return False
         try:
             mine, other = os.fstat(self.stream.fileno()), os.fstat(fd)
         except (OSError, ValueError):
@@ -70,7 +74,9 @@ def open_log(path: str, *, level: str, max_bytes: int, files: int, to_terminal: 
     logging.raiseExceptions = False
     handlers: list[logging.Handler] = []
     try:
-        handlers.append(_LogFile(path, maxBytes=max_bytes, backupCount=files - 1, encoding="utf-8", delay=False))
+        handlers.append(
+            _LogFile(path, maxBytes=max_bytes, backupCount=files - 1, encoding="utf-8", delay=False)
+        )
     except OSError as error:
         sys.stderr.write(f"mcpstated: the log {path} cannot be written: {error.strerror}\n")
     if to_terminal:

@@ -172,7 +172,7 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
         )
 
     services = SessionServices(
-        server=surface._mcp_server,  # noqa: SLF001  # FastMCP has no public name for its low-level server
+        server=surface._mcp_server,  # FastMCP has no public name for its low-level server
         dispatch=Dispatch(
             engine,
             feed=feed,
@@ -202,7 +202,9 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
             await warm_up(services.server, user=settings.default_user)
             listener.bind()
             await serving.start(listener.serve)
-            serving.start_soon(lambda: watch_files(database=settings.database, lock=lock, listener=listener, stop=stop))
+            serving.start_soon(
+                lambda: watch_files(database=settings.database, lock=lock, listener=listener, stop=stop)
+            )
             if settings.idle_seconds != float("inf"):
                 serving.start_soon(
                     lambda: watch_idleness(
@@ -214,7 +216,9 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
                     )
                 )
             ready.report()
-            log_event(log, "info", "daemon started", pid=identity.pid, version=VERSION, socket=settings.paths.socket)
+            log_event(
+                log, "info", "daemon started", pid=identity.pid, version=VERSION, socket=settings.paths.socket
+            )
             await stop.requested()
             log_event(log, "info", "daemon stopping", cause=stop.cause, sessions=len(sessions))
             listener.close()

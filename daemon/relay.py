@@ -15,7 +15,7 @@ the shim, whatever ids the client picks. Every line is settled exactly once: by 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -189,7 +189,9 @@ class Relay:
             request_context=RequestContext(user=self._user, writer=self._writer, token=token),
             on_request_unanswered=lambda: self._settle(seq),
         )
-        request = JSONRPCRequest.model_construct(jsonrpc="2.0", id=seq, method=call.method, params=call.params)
+        request = JSONRPCRequest.model_construct(
+            jsonrpc="2.0", id=seq, method=call.method, params=call.params
+        )
         await self._feed(era, SessionMessage(request, metadata))
 
     async def _forward_notice(self, message: Forward, notice: Notice) -> None:
@@ -260,7 +262,9 @@ class Relay:
             elif not pending.is_silent:
                 line = write_line({"jsonrpc": "2.0", "id": pending.id, **outcome})
                 if len(line) > self._max_line_bytes:
-                    line = error_line(pending.id, INTERNAL_ERROR, "The answer is too large to be sent; ask for less.")
+                    line = error_line(
+                        pending.id, INTERNAL_ERROR, "The answer is too large to be sent; ask for less."
+                    )
                 is_handshake = pending.method == "initialize" and "result" in outcome
                 await self._send(Deliver(line, seq, keep=is_handshake))
         finally:
@@ -300,8 +304,8 @@ class _Inlet:
     async def receive(self) -> SessionMessage:
         return await self._source.receive()
 
-    def __aiter__(self) -> AsyncIterator[SessionMessage]:
-        return self._source.__aiter__()
+    def __aiter__(self) -> Self:
+        return self
 
     async def __anext__(self) -> SessionMessage:
         return await self._source.__anext__()

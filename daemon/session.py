@@ -32,7 +32,6 @@ from mcpstated.protocol.messages import (
     SKEW,
     SLOW,
     Cancel,
-    Deliver,
     Event,
     Failure,
     Forward,
@@ -41,7 +40,6 @@ from mcpstated.protocol.messages import (
     Message,
     Request,
     Response,
-    Settled,
     Welcome,
 )
 from mcpstated.protocol.store import Caller
@@ -77,7 +75,13 @@ class Session:
     """
 
     def __init__(
-        self, socket: trio.socket.SocketType, peer: Peer, *, sessions: Sessions, services: SessionServices, pid: int
+        self,
+        socket: trio.socket.SocketType,
+        peer: Peer,
+        *,
+        sessions: Sessions,
+        services: SessionServices,
+        pid: int,
     ) -> None:
         self._socket = socket
         self._sessions = sessions
@@ -85,7 +89,9 @@ class Session:
         self._pid = pid
         limits = services.limits
         self._connection = Connection("daemon", limits.max_frame_bytes)
-        self._outbox = Outbox(max_unread_bytes=limits.max_unread_bytes, grace_seconds=limits.unread_grace_seconds)
+        self._outbox = Outbox(
+            max_unread_bytes=limits.max_unread_bytes, grace_seconds=limits.unread_grace_seconds
+        )
         self._reading = trio.CancelScope()
         self._farewell: Goodbye | None = None
         self._requests: dict[int, trio.CancelScope] = {}
@@ -169,7 +175,12 @@ class Session:
         self.number = self._sessions.add(self)
         self.connected_at_unix = services.dispatch.now_unix()
         log_event(
-            log, "info", "session opened", session=self.number, role=hello.role, peer_pid=self.peer.pid or hello.pid
+            log,
+            "info",
+            "session opened",
+            session=self.number,
+            role=hello.role,
+            peer_pid=self.peer.pid or hello.pid,
         )
         try:
             async with trio.open_nursery() as writing:
@@ -334,7 +345,9 @@ class Session:
         try:
             await self._outbox.write_to(self._socket)
         except SlowReader:
-            log_event(log, "warning", "slow reader cut off", session=self.number, unread=self._outbox.size_bytes)
+            log_event(
+                log, "warning", "slow reader cut off", session=self.number, unread=self._outbox.size_bytes
+            )
             self._outbox.close()
             self._reading.cancel()
         except OSError:

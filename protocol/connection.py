@@ -45,7 +45,16 @@ class Connection:
         max_frame_bytes: The largest payload accepted from the peer, in bytes.
     """
 
-    __slots__ = ("_broken", "_greeted", "_is_daemon", "_parted", "_reader", "_welcomed", "max_frame_bytes", "peer_role")
+    __slots__ = (
+        "_broken",
+        "_greeted",
+        "_is_daemon",
+        "_parted",
+        "_reader",
+        "_welcomed",
+        "max_frame_bytes",
+        "peer_role",
+    )
 
     def __init__(self, role: str, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         if role not in ("client", "daemon"):
@@ -59,6 +68,11 @@ class Connection:
         self.max_frame_bytes = max_frame_bytes
         self.peer_role: str | None = None
         """The role in the peer's hello (daemon side) or our own (client side), once said."""
+
+    def set_max_frame_bytes(self, max_frame_bytes: int) -> None:
+        """Change the limit for both directions (a client takes over the one in the daemon's welcome)."""
+        self.max_frame_bytes = max_frame_bytes
+        self._reader.max_frame_bytes = max_frame_bytes
 
     def receive_data(self, data: bytes) -> None:
         """Add bytes that came from the peer, in any portions."""
@@ -103,7 +117,9 @@ class Connection:
             self._note_sent_by_client(message)
         payload = encode_message(message)
         if len(payload) > self.max_frame_bytes:
-            raise LocalProtocolError(f"{message.NAME} has {len(payload)} bytes; {self.max_frame_bytes} fit a frame")
+            raise LocalProtocolError(
+                f"{message.NAME} has {len(payload)} bytes; {self.max_frame_bytes} fit a frame"
+            )
         return encode_frame(payload)
 
     @property

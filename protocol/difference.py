@@ -15,31 +15,32 @@ appended; a list that became shorter, or that changed all over, is replaced whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, cast
 
 from mcpstated.protocol.documents import Document, Json, is_identical, size_of
 from mcpstated.protocol.operations import Append, DelKey, Operation, Replace, SetKey, operations_to_log
 from mcpstated.protocol.pointer import spell_pointer
-from mcpstated.protocol.validation import encode, utf8_length
 
 MOST_OPERATIONS = 256
 """More would not be legible, and slow to replay: the document is stored whole then."""
 DEEPEST_LEVEL = 8
 """Below it a member is replaced whole: each level costs a comparison of everything in it."""
+_BLOCK = 256
 _FEW_ITEMS = 8
 """So many items of a list may change however short the list is."""
 
 _Segments: TypeAlias = "tuple[str | int, ...]"
-_Name = TypeVar("_Name", str, int)
 
 
-def difference(old: Document, new: Document) -> tuple[Operation, ...] | None:
+def difference(
+    old: Document, new: Document, *, size_bytes: int | None = None
+) -> tuple[Operation, ...] | None:
     """Return operations that turn `old` into `new` exactly; an empty tuple if they are identical.
 
     Args:
         old: A valid document.
         new: A valid document. The operations share its values.
+        size_bytes: The size of `new`, if it is known.
 
     Returns:
         None if the operations would be too many, or not smaller than `new`.
@@ -54,7 +55,9 @@ def difference(old: Document, new: Document) -> tuple[Operation, ...] | None:
             rest.extend(_compare_lists(segments, was, becomes, operations))
         if len(operations) + len(rest) > MOST_OPERATIONS:
             return None
-    if operations and utf8_length(encode(operations_to_log(operations))) >= size_of(new):
+    if size_bytes is None:
+        size_bytes = size_of(new)
+    if operations and size_of(cast("Json", operations_to_log(operations))) >= size_bytes:
         return None
     return tuple(operations)
 
@@ -67,7 +70,9 @@ def _compare_objects(
     operations.extend(DelKey(path, key) for key in old if key not in kept)
     operations.extend(SetKey(path, key, value) for key, value in new.items() if key not in kept)
     deeper: list[tuple[_Segments, Json, Json]] = []
-    for key in _differing((key, old[key], new[key]) for key in kept):
+    names = list(kept)
+    for place in _differing([old[key] for key in names], [new[key] for key in names], MOST_OPERATIONS):
+        key = names[place]
         was, becomes = old[key], new[key]
         if _are_comparable(segments, was, becomes):
             deeper.append(((*segments, key), was, becomes))
@@ -82,12 +87,9 @@ def _compare_lists(
     segments: _Segments, old: list[Json], new: list[Json], operations: list[Operation]
 ) -> list[tuple[_Segments, Json, Json]]:
     path = spell_pointer(segments)
-    changed = (
-        _differing((index, was, becomes) for index, (was, becomes) in enumerate(zip(old, new, strict=False)))
-        if len(new) >= len(old)
-        else []
-    )
-    if len(new) < len(old) or len(changed) > max(_FEW_ITEMS, len(old) // 2):
+    most = max(_FEW_ITEMS, min(len(old) // 2, MOST_OPERATIONS))
+    changed = _differing(old, new[: len(old)], most) if len(new) >= len(old) else []
+    if len(new) < len(old) or len(changed) > most:
         operations.append(Replace(path, new))
         return []
     deeper: list[tuple[_Segments, Json, Json]] = []
@@ -125,17 +127,17 @@ def _are_comparable(segments: _Segments, was: Json, becomes: Json) -> bool:
     )
 
 
-def _differing(triples: Iterable[tuple[_Name, Json, Json]]) -> list[_Name]:
-    """Return the names whose values are not identical. All work on the values is done in C."""
-    differing: list[_Name] = []
-    alike: list[tuple[_Name, Json, Json]] = []
-    for triple in triples:
-        if triple[1] is triple[2]:
+def _differing(old: list[Json], new: list[Json], most: int) -> list[int]:
+    """Return the places whose values are not identical, or just more than `most` of them.
+
+    Blocks are compared in C; only in a block that differs is each value looked at.
+    """
+    differing: list[int] = []
+    for start in range(0, len(old), _BLOCK):
+        was, becomes = old[start : start + _BLOCK], new[start : start + _BLOCK]
+        if is_identical(was, becomes):
             continue
-        if triple[1] != triple[2]:
-            differing.append(triple[0])
-        else:
-            alike.append(triple)
-    if alike and encode([was for _, was, _ in alike]) != encode([becomes for _, _, becomes in alike]):
-        differing.extend(name for name, was, becomes in alike if not is_identical(was, becomes))
+        differing.extend(start + i for i in range(len(was)) if not is_identical(was[i], becomes[i]))
+        if len(differing) > most:
+            break
     return differing

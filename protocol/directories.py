@@ -23,7 +23,9 @@ def make_private_directory(path: str) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise DaemonUnavailable(f"The directory {path} cannot be made: {error.strerror}.", hint=path) from error
+        raise DaemonUnavailable(
+            f"The directory {path} cannot be made: {error.strerror}.", hint=path
+        ) from error
     try:
         status = os.stat(path)
     except OSError as error:
@@ -34,6 +36,7 @@ def make_private_directory(path: str) -> None:
         raise DaemonUnavailable(f"{path} belongs to another user (uid {status.st_uid}).", hint=path)
     if status.st_mode & 0o022:
         raise DaemonUnavailable(
-            f"{path} may be written to by others (mode {stat.S_IMODE(status.st_mode):04o}); run: chmod 700 {path}",
+            f"{path} may be written to by others (mode {stat.S_IMODE(status.st_mode):04o}); "
+            f"run: chmod 700 {path}",
             hint=path,
         )

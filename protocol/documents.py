@@ -11,12 +11,26 @@ import json
 import re
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from mcpstated.protocol.equality import is_identical, same
 from mcpstated.protocol.errors import InvalidInput, StateTooLarge
 from mcpstated.protocol.validation import Unfit, depth_of, encode, utf8_length, weigh
 from mcpstated.protocol.wording import json_type
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
+
+__all__ = [
+    "Document",
+    "Json",
+    "check_document",
+    "dump",
+    "is_identical",
+    "measure",
+    "parse",
+    "raise_too_large",
+    "same",
+    "size_of",
+]
 
 Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
 Document: TypeAlias = "dict[str, Json]"
@@ -40,7 +54,7 @@ def parse(text: str | bytes, *, field: str, limits: Limits) -> Json:
         else:
             utf8_length(text)
         value: Json = _decode(text)
-        depth_of(value, limits)
+        depth_of(value, limits, is_parsed=True)
         if _ESCAPED_SURROGATE.search(text):
             weigh(value, limits)  # most such escapes come in pairs and are one character
     except Unfit as unfit:
@@ -118,38 +132,6 @@ def raise_too_large(size_bytes: int, limits: Limits) -> NoReturn:
 def size_of(value: Json) -> int:
     """Return the UTF-8 bytes of the compact JSON of a value that was validated before."""
     return utf8_length(encode(value))
-
-
-def is_identical(a: Json, b: Json) -> bool:
-    """Return whether two valid values have the same JSON text: same types, same key order."""
-    return a is b or (a == b and encode(a) == encode(b))
-
-
-def same(a: Json, b: Json) -> bool:
-    """Return whether two valid values are equal as JSON, in any order of keys.
-
-    Numbers are compared with their type: 1, 1.0 and true differ, and so do 0.0 and -0.0.
-    """
-    if a is b:
-        return True
-    if a != b:  # in C, and it skips parts that are shared
-        return False
-    if encode(a) == encode(b):
-        return True
-    pairs: list[tuple[Json, Json]] = [(a, b)]
-    while pairs:
-        left, right = pairs.pop()
-        if left is right:
-            continue
-        if type(left) is not type(right):
-            return False
-        if isinstance(left, dict) and isinstance(right, dict):
-            pairs.extend((inner, right[key]) for key, inner in left.items())
-        elif isinstance(left, list) and isinstance(right, list):
-            pairs.extend(zip(left, right, strict=True))
-        elif isinstance(left, float) and encode(left) != encode(right):  # 0.0 and -0.0
-            return False
-    return True
 
 
 def _refuse_constant(name: str) -> NoReturn:

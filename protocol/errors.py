@@ -35,7 +35,7 @@ class InvalidInput(McpStateError, ValueError):
 
 
 class ExpectVersionRequired(McpStateError):
-    """A save to an existing handle did not say which version it was based on. Details: `handle`, `version`."""
+    """A save did not say which version it was based on. Details: `handle`, `version`."""
 
     code = "expect_version_required"
 
@@ -95,7 +95,7 @@ class DaemonUnavailable(McpStateError):
 
 
 class OutcomeUnknown(McpStateError):
-    """The connection broke after the call was sent; it may or may not have been applied. Details: `handle`, `hint`."""
+    """The call was sent, but no answer came: it may have been applied. Details: `handle`, `hint`."""
 
     code = "outcome_unknown"
 
@@ -139,7 +139,7 @@ _BY_CODE = {error.code: error for error in ERRORS}
 
 
 def to_payload(error: BaseException) -> dict[str, object]:
-    """Return the wire form of any exception; one that is not ours becomes `internal_error` without its text."""
+    """Return the wire form of an exception; one that is not ours becomes `internal_error` without text."""
     if isinstance(error, McpStateError):
         return error.to_payload()
     return InternalError("The daemon met an unexpected fault; its log has the details.").to_payload()

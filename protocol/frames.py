@@ -24,12 +24,12 @@ class FrameReader:
         max_frame_bytes: The largest payload that is accepted, in bytes.
     """
 
-    __slots__ = ("_buffer", "_max", "_start")
+    __slots__ = ("_buffer", "_start", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
         self._start = 0
-        self._max = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes
 
     def feed(self, data: bytes) -> None:
         """Add bytes as they came."""
@@ -49,8 +49,10 @@ class FrameReader:
         if held < HEADER_BYTES:
             return None
         length = int.from_bytes(buffer[start : start + HEADER_BYTES], "big")
-        if not 0 < length <= self._max:
-            raise RemoteProtocolError(f"a frame of {length} bytes was announced; 1 to {self._max} are allowed")
+        if not 0 < length <= self.max_frame_bytes:
+            raise RemoteProtocolError(
+                f"a frame of {length} bytes was announced; 1 to {self.max_frame_bytes} are allowed"
+            )
         end = start + HEADER_BYTES + length
         if len(buffer) < end:
             if start > 65536:

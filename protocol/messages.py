@@ -36,7 +36,7 @@ GOODBYE_REASONS = (STOPPING, UPGRADING, REFUSED, SKEW, BROKEN, SLOW)
 class Message:
     """What all messages share: equality, a readable form, and their fields in order."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
     NAME = ""
     TYPES: tuple[tuple[type, ...], ...] = ()
 
@@ -44,7 +44,7 @@ class Message:
         return [getattr(self, slot) for slot in self.__slots__]
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.fields() == other.fields()  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.fields() == other.fields()
 
     def __hash__(self) -> int:
         return hash(self.NAME)
@@ -105,7 +105,13 @@ class Welcome(Message):
     TYPES = ((int,), (list,), (str,), (str,), (int,), (dict,))
 
     def __init__(
-        self, protocol: int, capabilities: list[str], build: str, instance: str, pid: int, limits: dict[str, int]
+        self,
+        protocol: int,
+        capabilities: list[str],
+        build: str,
+        instance: str,
+        pid: int,
+        limits: dict[str, int],
     ) -> None:
         self.protocol = protocol
         self.capabilities = capabilities

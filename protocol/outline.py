@@ -47,14 +47,17 @@ def summary(document: Document) -> str:
     return ", ".join(parts)
 
 
-def outline(document: Document, *, budget_bytes: int = 4096) -> dict[str, Json]:
+def outline(
+    document: Document, *, budget_bytes: int = 4096, size_bytes: int | None = None
+) -> dict[str, Json]:
     """Return the shape of a document, ready to be put into a reply.
 
     Top-level members come first, in their order; then, biggest first, what is inside them: the first
     members of objects and the first items of lists, four levels down, until the budget is used up.
 
     Args:
-        budget_bytes: The most bytes that the result takes as JSON (it is never less than the frame).
+        budget_bytes: The most bytes that the result takes as JSON (what is around `parts` always comes).
+        size_bytes: The size of the document, if it is known.
 
     Returns:
         `size_bytes` and `keys` of the document; `parts`, a list of `path` (a JSON Pointer), `type`,
@@ -63,7 +66,7 @@ def outline(document: Document, *, budget_bytes: int = 4096) -> dict[str, Json]:
     """
     parts: list[Json] = []
     result: dict[str, Json] = {
-        "size_bytes": size_of(document),
+        "size_bytes": size_of(document) if size_bytes is None else size_bytes,
         "keys": len(document),
         "parts": parts,
         "omitted_keys": len(document),
@@ -75,7 +78,7 @@ def outline(document: Document, *, budget_bytes: int = 4096) -> dict[str, Json]:
         _, _, above, container = heapq.heappop(heap)
         for name, value in _members(container, everything=not above):
             segments = (*above, name)
-            part, size_bytes = _part(segments, value)
+            part, weight = _part(segments, value)
             cost = size_of(part) + 1
             if cost > room:
                 if room < _SMALLEST_PART_BYTES:
@@ -85,7 +88,7 @@ def outline(document: Document, *, budget_bytes: int = 4096) -> dict[str, Json]:
             parts.append(part)
             omitted -= not above
             if isinstance(value, dict | list) and len(segments) < DEEPEST_LEVEL:
-                heapq.heappush(heap, (-size_bytes, len(parts), segments, value))
+                heapq.heappush(heap, (-weight, len(parts), segments, value))
     result["omitted_keys"] = omitted
     return result
 

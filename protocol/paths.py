@@ -61,7 +61,9 @@ def paths_from_environment(environ: Mapping[str, str], *, data_dir: str | None =
     home = environ.get("HOME") or os.path.expanduser("~")
     directory = data_dir or environ.get("MCPSTATED_DATA_DIR") or ""
     directory = (
-        absolute_path(directory, field="MCPSTATED_DATA_DIR", home=home) if directory else default_data_dir(home)
+        absolute_path(directory, field="MCPSTATED_DATA_DIR", home=home)
+        if directory
+        else default_data_dir(home)
     )
     socket = environ.get("MCPSTATED_SOCKET") or ""
     return Paths(directory, absolute_path(socket, field="MCPSTATED_SOCKET", home=home) if socket else None)

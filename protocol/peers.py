@@ -10,6 +10,8 @@ import socket
 import struct
 import sys
 
+_IS_LINUX = sys.platform == "linux"
+
 
 class Peer:
     """The process at the other end: `uid`, and `pid` (0 where the system does not tell)."""
@@ -27,7 +29,7 @@ def peer_of(connected: socket.socket) -> Peer:
     Raises:
         OSError: The socket is not connected, or the system has no way to tell.
     """
-    if sys.platform == "linux":
+    if _IS_LINUX:
         pid, uid, _gid = struct.unpack("iII", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return Peer(uid, pid)
     # struct xucred of <sys/ucred.h>: version, uid, number of groups, groups; SOL_LOCAL is 0.

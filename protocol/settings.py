@@ -82,10 +82,19 @@ def settings_from(
     complaints += _unknown_variables(environ)
 
     backend = variable(environ, "BACKEND") or str(daemon_table.get("backend") or "")
-    idle = given.get("idle_seconds", environ.get("MCPSTATED_IDLE_SECONDS") or daemon_table.get("idle_seconds", 900))
-    level = str(given.get("log_level") or environ.get("MCPSTATED_LOG_LEVEL") or daemon_table.get("log_level") or "info")
+    idle = given.get(
+        "idle_seconds", environ.get("MCPSTATED_IDLE_SECONDS") or daemon_table.get("idle_seconds", 900)
+    )
+    level = str(
+        given.get("log_level")
+        or environ.get("MCPSTATED_LOG_LEVEL")
+        or daemon_table.get("log_level")
+        or "info"
+    )
     if level not in LOG_LEVELS:
-        raise InvalidInput(f"log_level must be one of {', '.join(LOG_LEVELS)}, got {level!r}.", field="log_level")
+        raise InvalidInput(
+            f"log_level must be one of {', '.join(LOG_LEVELS)}, got {level!r}.", field="log_level"
+        )
     idle_seconds = _number(idle, field="idle_seconds", least=0)
     limits = _limits(limits_table, variable(environ, "MAX_STATE_BYTES"))
     return DaemonSettings(
@@ -142,7 +151,8 @@ def _limits(table: Mapping[str, object], max_state_bytes: str) -> Limits:
     largest = limits.max_frame_bytes // 4
     if limits.max_state_bytes > largest:
         raise InvalidInput(
-            f"max_state_bytes may be at most {largest}, a quarter of max_frame_bytes.", field="max_state_bytes"
+            f"max_state_bytes may be at most {largest}, a quarter of max_frame_bytes.",
+            field="max_state_bytes",
         )
     return limits
 
@@ -165,5 +175,7 @@ def _number(value: object, *, field: str, least: float) -> float:
         if not math.isfinite(number) or number < least:
             raise ValueError
     except ValueError:
-        raise InvalidInput(f"{field} must be a number of at least {least:g}, got {value!r}.", field=field) from None
+        raise InvalidInput(
+            f"{field} must be a number of at least {least:g}, got {value!r}.", field=field
+        ) from None
     return number

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -68,29 +69,38 @@ def utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def depth_of(value: object, limits: Limits) -> int:
+def depth_of(value: object, limits: Limits, *, is_parsed: bool = False) -> int:
     """Check types, keys, numbers and depth of `value` and return its depth. Text is not looked into.
 
-    The value must not contain itself (the encoder finds that out).
+    Args:
+        value: Must not contain itself; the encoder finds that out.
+        is_parsed: The value comes from the JSON decoder, so it can only be too deep or hold a number
+            that the decoder took and the encoder would not. Otherwise it has been encoded before.
 
     Raises:
         Unfit: As `weigh` does.
     """
     depth = 0
     values: list[object] = [value]
-    while values:
+    must_count_digits = _must_count_digits(limits)
+    while True:
         kinds = set(map(type, values))
-        if not kinds <= _KINDS or not _are_numbers_fit(values, kinds, limits):
+        if not is_parsed and not kinds <= _KINDS:
+            raise find_fault(value, limits)
+        if is_parsed and float in kinds and not _are_finite(values):
+            raise find_fault(value, limits)
+        if must_count_digits and int in kinds and not _are_short(values, limits):
             raise find_fault(value, limits)
         if kinds.isdisjoint(_CONTAINERS):
-            break
+            return depth
         depth += 1
+        if depth > limits.max_depth:
+            raise find_fault(value, limits)
         dicts = [inner for inner in values if type(inner) is dict] if dict in kinds else []
         lists = [inner for inner in values if type(inner) is list] if list in kinds else []
-        if depth > limits.max_depth or not set(map(type, chain.from_iterable(dicts))) <= {str}:
+        if not is_parsed and not set(map(type, chain.from_iterable(dicts))) <= {str}:
             raise find_fault(value, limits)
         values = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
-    return depth
 
 
 def find_fault(value: object, limits: Limits) -> Unfit:
@@ -149,9 +159,9 @@ def _fault_of_scalar(value: object, limits: Limits) -> str | None:
         return "a lone surrogate (half of a character)" if _has_lone_surrogate(str(value)) else None
     if kind not in _KINDS:
         return f"a value of the type {kind.__name__}, which JSON does not have,"
-    if not _are_numbers_fit([value], {kind}, limits):
-        if kind is float:
-            return "a number that is not finite"
+    if kind is float and not _are_finite([value]):
+        return "a number that is not finite"
+    if kind is int and not _are_short([value], limits):
         return f"an integer of more than {limits.max_integer_digits} digits"
     return None
 
@@ -164,16 +174,22 @@ def _has_lone_surrogate(text: str) -> bool:
     return False
 
 
-def _are_numbers_fit(values: list[object], kinds: set[type], limits: Limits) -> bool:
-    if float in kinds and not all(map(math.isfinite, [v for v in values if type(v) is float])):
-        return False
-    if int in kinds:
-        integers = [v for v in values if type(v) is int]
-        bound = _bound(limits.max_integer_digits)
-        return -bound < min(integers) and max(integers) < bound
-    return True
+def _are_finite(values: list[object]) -> bool:
+    return all(map(math.isfinite, [value for value in values if type(value) is float]))
+
+
+def _are_short(values: list[object], limits: Limits) -> bool:
+    integers = [value for value in values if type(value) is int]
+    bound = _first_too_long(limits.max_integer_digits)
+    return -bound < min(integers) and max(integers) < bound
+
+
+def _must_count_digits(limits: Limits) -> bool:
+    """Return whether the interpreter itself lets longer integers through than the limit allows."""
+    bound = sys.get_int_max_str_digits()
+    return bound == 0 or bound > limits.max_integer_digits
 
 
 @lru_cache(maxsize=4)
-def _bound(digits: int) -> int:
+def _first_too_long(digits: int) -> int:
     return int(10**digits)

@@ -7,9 +7,13 @@ comes from the message itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
 
 from mcpstated.protocol.store import CallToken
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +26,7 @@ class RequestContext:
     """The label that the peer asked for; empty means one made of host and client."""
     token: CallToken | None = None
     """Names the forwarded call, so that it is applied once; None for calls that nobody repeats."""
-    scope: Mapping[str, object] = field(default_factory=dict)
-    """FastMCP's telemetry reads it, as it would on a web request."""
+
+    scope: ClassVar[Mapping[str, object]] = _NOTHING
+    headers: ClassVar[Mapping[str, object]] = _NOTHING
+    """Both are what FastMCP looks for on the web requests that it expects in this place."""

@@ -38,9 +38,9 @@ def part_fields(snapshot: Snapshot, *, path: str | None, max_bytes: int) -> Succ
         **fields,
         "truncated": True,
         "outline": outline_of(value, spell_pointer(parse_path(path or ""))),
-        "hint": f"{'This part' if path else 'The document'} has {size_bytes} bytes, more than the {max_bytes} allowed "
-        "here. Load one of its parts with state_load and path, or all of it with a higher max_bytes. state_patch "
-        "needs no load.",
+        "hint": f"{'This part' if path else 'The document'} has {size_bytes} bytes, more than the "
+        f"{max_bytes} allowed here. Load one of its parts with state_load and path, or all of it "
+        "with a higher max_bytes. state_patch needs no load.",
     }
 
 

@@ -45,7 +45,7 @@ TOOL = StateTool(
             "handle": {"type": "string"},
             "path": {
                 "type": "string",
-                "description": "Only this part: dotted keys (profile.tags) or a JSON Pointer (/sources/0/url)",
+                "description": "Only this part: dotted keys, profile.tags, or JSON Pointer, /sources/0/url",
             },
             "max_bytes": {"type": "integer", "description": "Most bytes of state to return; default 65536"},
         },

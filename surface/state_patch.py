@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mcpstated.protocol.errors import InvalidInput, McpStateError
+from mcpstated.protocol.errors import McpStateError
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.surface.parts import part_fields
 from mcpstated.surface.replies import metadata, receipt_fields
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mcpstated.protocol.store import Touched
 
 _DESCRIPTION = """\
-Change parts of a state. Prefer this to state_save: it needs no version, it never conflicts, and the patches of \
-several sessions all land. All operations are applied, in order, or none.
+Change parts of a state. Prefer this to state_save: it needs no version, it never conflicts, and the patches \
+of several sessions all land. All operations are applied, in order, or none.
 The reply tells the new version and what was touched, not the document."""
 
 _OPS = """\
@@ -30,14 +30,8 @@ path names the list or object, which must exist: "" is the whole document, profi
 async def perform(call: Call) -> Success:
     """Apply all operations or none to the newest document."""
     arguments = call.arguments
-    ops = arguments.items("ops")
-    if len(ops) > call.limits.max_operations:
-        raise InvalidInput(
-            f"ops has {len(ops)} operations, more than {call.limits.max_operations}. Nothing was stored; send them in "
-            "several calls.",
-            field="ops",
-        )
-    receipt = await call.store.patch(call.caller, arguments.text("handle"), operations_from_wire(ops))
+    operations = operations_from_wire(arguments.items("ops"))
+    receipt = await call.store.patch(call.caller, arguments.text("handle"), operations)
     fields = {**receipt_fields(receipt), "touched": [_touched_fields(touched) for touched in receipt.touched]}
     if arguments.flag("return_state"):
         fields.update(await _newest_state(call, receipt.info.handle))

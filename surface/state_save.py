@@ -9,12 +9,12 @@ from mcpstated.surface.tool import Call, StateTool, Success, hints
 
 _DESCRIPTION = """\
 Store a JSON document that outlives this conversation and that other clients of this user can read.
-Without handle: starts a new state from kind and state and answers its handle. Do this once for each piece of \
-work, and keep the handle.
+Without handle: starts a new state from kind and state and answers its handle. Do this once for each piece \
+of work, and keep the handle.
 With handle: replaces the whole document. expect_version must be the version you last saw. To add or change \
 parts use state_patch instead, which is cheaper and never conflicts.
-On stale_write nothing was stored because someone else saved first: put your change on top of what is there now, \
-then save with its version."""
+On stale_write nothing was stored because someone else saved first: put your change on top of what is there \
+now, then save with its version."""
 
 
 async def perform(call: Call) -> Success:
@@ -27,8 +27,8 @@ async def _mint(call: Call) -> Success:
     arguments = call.arguments
     if arguments.find_integer("expect_version"):  # 0 is how some callers say that nothing is there yet
         raise InvalidInput(
-            "expect_version belongs to a handle, and no handle was given. Nothing was stored. Give the handle that you "
-            "want to replace, or leave expect_version out to start a new state.",
+            "expect_version belongs to a handle, and no handle was given. Nothing was stored. Give the "
+            "handle that you want to replace, or leave expect_version out to start a new state.",
             field="handle",
         )
     if "kind" not in arguments:
@@ -83,8 +83,8 @@ def _check_kind_fits(kind: str | None, handle: str) -> None:
     prefix = handle.rpartition("_")[0]
     if kind and prefix and kind != prefix:
         raise InvalidInput(
-            f"The handle is of kind {prefix}, which cannot become {kind}. Nothing was stored. Leave kind out to "
-            "replace that state, or leave handle out to start a new one.",
+            f"The handle is of kind {prefix[:60]}, which cannot become {kind[:60]}. Nothing was stored. "
+            "Leave kind out to replace that state, or leave handle out to start a new one.",
             field="kind",
         )
 
@@ -108,8 +108,8 @@ TOOL = StateTool(
             },
             "ttl_days": {
                 "type": "number",
-                "description": "Expire that many days from now; left out, a new state never expires and an existing one "
-                "keeps its expiry",
+                "description": "Expire that many days from now; left out, a new state never expires and an "
+                "existing one keeps its expiry",
             },
             "title": {"type": "string", "description": "A line that people will recognise in a list"},
         },

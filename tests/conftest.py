@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.daemons import kill_daemons_below
 from support.leaks import leaks_since, resources
+from support.reaper import kill_daemons_below
 
 
 @pytest.fixture(autouse=True)

@@ -52,9 +52,12 @@ class NewChange:
     """What the ledger keeps for `token`."""
 
     @property
-    def size_bytes(self) -> int:
-        """Roughly what this change costs to store, in characters."""
-        return len(self.body) + len(self.document or "") + len(self.receipt or "")
+    def stored_bytes(self) -> int:
+        """What this change adds to the handle's history: its record, and its document if there is one.
+
+        Counted in characters of text, which is near enough for a limit.
+        """
+        return len(self.body) + len(self.document or "")
 
 
 @dataclass(frozen=True, slots=True)

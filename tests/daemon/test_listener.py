@@ -139,9 +139,9 @@ async def test_a_backlog_is_served_after_the_path_is_gone(place: Path) -> None:
     with trio.fail_after(5), socket.socket(socket.AF_UNIX) as early:
         async with trio.open_nursery() as nursery:
             await nursery.start(listener.serve)
-            listener._accepting.cancel()  # noqa: SLF001  # the accept loop must not win the race
+            listener._accepting.cancel()  # the accept loop must not win the race
             await trio.testing.wait_all_tasks_blocked()
-            listener._nursery = nursery  # noqa: SLF001
+            listener._nursery = nursery
             assert not listener.accept_waiting()
             early.connect(str(place / "s"))
             listener.unlink()

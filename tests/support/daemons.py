@@ -51,7 +51,7 @@ async def daemon_in(
         daemon = RunningDaemon(settings, lock, start_lock)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(daemon._run, Ready(write_end))  # noqa: SLF001
+                nursery.start_soon(daemon._run, Ready(write_end))
                 with trio.fail_after(30):
                     await trio.lowlevel.wait_readable(read_end)
                 assert os.read(read_end, 1000) == b"ready\n"

@@ -8,13 +8,16 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+IDLE_WORKER = "Trio thread "
+"""How trio names a worker that it keeps for the next job; a busy one is named after its job."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What this process holds at one moment."""
 
     descriptors: frozenset[tuple[int, str]]
-    threads: frozenset[int]
+    threads: frozenset[tuple[int, str]]
     children: frozenset[int]
 
 
@@ -23,7 +26,11 @@ def resources() -> Resources:
     gc.collect()
     return Resources(
         descriptors=frozenset(_descriptors()),
-        threads=frozenset(thread.ident or 0 for thread in threading.enumerate()),
+        threads=frozenset(
+            (thread.ident or 0, thread.name)
+            for thread in threading.enumerate()
+            if not thread.name.startswith(IDLE_WORKER)
+        ),
         children=frozenset(_children()),
     )
 
@@ -33,7 +40,7 @@ def leaks_since(before: Resources) -> list[str]:
     now = resources()
     return [
         *(f"descriptor {fd} -> {target}" for fd, target in sorted(now.descriptors - before.descriptors)),
-        *(f"thread {ident}" for ident in sorted(now.threads - before.threads)),
+        *(f"thread {name}" for _, name in sorted(now.threads - before.threads)),
         *(f"process {pid}" for pid in sorted(now.children - before.children)),
     ]
 

@@ -91,7 +91,11 @@ class FakeShim(WirePeer):
         answer = await self.ask(
             "init",
             "initialize",
-            {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}},
+            {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": name, "version": "1"},
+            },
         )
         await self.settlement(await self.say(method="notifications/initialized"))
         return answer["result"]
@@ -135,7 +139,9 @@ async def connected(path: str) -> AsyncIterator[WirePeer]:
 
 
 @asynccontextmanager
-async def shim_at(path: str, *, shim_id: bytes | None = None, user: str = "", writer: str = "") -> AsyncIterator[FakeShim]:
+async def shim_at(
+    path: str, *, shim_id: bytes | None = None, user: str = "", writer: str = ""
+) -> AsyncIterator[FakeShim]:
     """Connect as a shim that has been welcomed."""
     async with connected(path) as peer:
         shim = FakeShim(peer.socket, peer.connection)

@@ -1,0 +1,79 @@
+"""`mcpstated paths`: every file and directory, what it is for, and whether it is there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mcpstated.cli.blocks import Block, Column, Line, Rows
+from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
+from mcpstated.cli.result import Result
+from mcpstated.cli.settings import settings_of
+from mcpstated.protocol.paths import APP_NAME, Paths, default_data_dir
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.settings import DaemonSettings
+
+
+@click.command("paths")
+@json_option
+@data_dir_option
+@pass_invocation
+def command(invocation: Invocation) -> Result:
+    """Show where everything lies: the store, the socket, the log, the settings."""
+    settings = settings_of(invocation)
+    entries = [
+        {"name": name, "path": path, "meaning": meaning, "exists": os.path.lexists(path)}
+        for name, path, meaning in files_of(settings)
+    ]
+    notes = notes_on(settings.paths, os.environ)
+    table = Rows(
+        (Column("WHAT"), Column("THERE"), Column("PATH", grows=True)),
+        tuple((str(entry["meaning"]), "yes" if entry["exists"] else "no", str(entry["path"])) for entry in entries),
+    )
+    blocks: list[Block] = [table, *(Line(f"\n{note}", "dim") for note in notes)]
+    return Result("paths", data={"paths": entries, "notes": notes}, blocks=tuple(blocks))
+
+
+def files_of(settings: DaemonSettings) -> list[tuple[str, str, str]]:
+    """Return name, path and meaning of everything that belongs to a store."""
+    paths = settings.paths
+    files = [
+        ("data_dir", paths.data_dir, "everything (mode 0700)"),
+        ("database", settings.database, "the states: copy with `sqlite3 FILE .backup`"),
+        ("database_wal", f"{settings.database}-wal", "newest changes, part of the states"),
+        ("database_shm", f"{settings.database}-shm", "index of the newest changes"),
+        ("config", paths.config, "settings; yours to write"),
+        ("socket", paths.socket, "where the daemon listens"),
+        ("lock", paths.lock, "held by the daemon while it runs"),
+        ("start_lock", paths.start_lock, "held while one is started"),
+        ("log", paths.log, "what the daemon did"),
+    ]
+    older = range(1, settings.limits.log_files)
+    return files + [
+        (f"log_{number}", path, "older log")
+        for number in older
+        if os.path.lexists(path := f"{paths.log}.{number}")
+    ]
+
+
+def notes_on(paths: Paths, environ: Mapping[str, str]) -> list[str]:
+    """Return what might surprise about where these paths lie."""
+    import platformdirs
+
+    notes = []
+    standard = default_data_dir(environ.get("HOME") or str(Path.home()))
+    elsewhere = platformdirs.user_data_dir(APP_NAME, appauthor=False)
+    if paths.data_dir == standard and elsewhere != standard:
+        notes.append(
+            f"XDG_DATA_HOME points to {elsewhere}, which is not used: MCP clients hand HOME on to what they "
+            "start and leave XDG variables out, and there would be two stores. To move the store, set "
+            "MCPSTATED_DATA_DIR in every client's configuration."
+        )
+    if Path(paths.socket).parent != Path(paths.data_dir) and "MCPSTATED_SOCKET" not in environ:
+        notes.append("The data directory's path is too long for a socket, so the socket has a directory of its own.")
+    return notes

@@ -1,0 +1,190 @@
+"""Finding the daemon of a store, or starting it: one daemon, however many look for it at once.
+
+    connect --refused--> take the start lock --> connect again --refused--> is the daemon's lock held?
+        yes: it is starting or leaving, so wait    no: start it, wait for "ready", connect
+
+Only a refused connection under the start lock counts as "not running"; whoever accepts, however slowly,
+is waited for. Who waits for the start lock keeps trying to connect, so that a crowd gets in at once.
+Every wait ends at one deadline. The shim imports this module: no typing, dataclasses, subprocess.
+"""
+
+from __future__ import annotations
+
+import time
+
+from mcpstated.link import (
+    SLICE_SECONDS,
+    DaemonLink,
+    DaemonNotReady,
+    DaemonNotRunning,
+    VersionSkew,
+    connect,
+    make_hello,
+)
+from mcpstated.locks import StartLock, is_locked
+from mcpstated.protocol.directories import make_private_directory
+from mcpstated.protocol.errors import DaemonUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mcpstated.protocol.messages import Hello
+    from mcpstated.protocol.paths import Paths
+
+__all__ = [
+    "DaemonLink",
+    "DaemonNotReady",
+    "DaemonNotRunning",
+    "VersionSkew",
+    "connect",
+    "ensure_daemon",
+    "make_hello",
+]
+
+FIRST_DELAY_SECONDS = 0.01
+MAX_DELAY_SECONDS = SLICE_SECONDS
+_SERVICE_SECONDS = 5.0
+"""How long a service manager may take, and then the service itself, before a daemon is spawned instead."""
+_MAX_SPAWNS = 3
+"""Daemons that one search starts at most, where none of them stays."""
+
+
+def ensure_daemon(
+    paths: Paths,
+    hello: Hello,
+    *,
+    timeout_seconds: float = 10.0,
+    environ: Mapping[str, str],
+    command: Sequence[str] | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> DaemonLink:
+    """Connect to the daemon of a store; start it if none runs.
+
+    Args:
+        timeout_seconds: Bounds everything together: finding, starting, greeting.
+        environ: Where MCPSTATED_NO_SPAWN and the service's home are looked up, and what a daemon that
+            is started inherits a part of.
+        command: What to start instead of the daemon of this installation; `--data-dir` and `--ready-fd`
+            are added.
+        on_wait: Called at least four times a second while waiting; what it raises ends the search.
+
+    Raises:
+        DaemonNotRunning: There is none, and MCPSTATED_NO_SPAWN forbids starting one.
+        VersionSkew: The daemon that runs speaks no common version; the text says what to do.
+        DaemonUnavailable: It did not start or answer in time, or something forbids it; the text says why.
+    """
+    search = _Search(paths, hello, time.monotonic() + timeout_seconds, environ, command, on_wait)
+    try:
+        return search.run()
+    except DaemonNotReady as error:
+        raise DaemonUnavailable(
+            f"No daemon could be reached within {timeout_seconds:g} s. {error.message}",
+            **{"hint": f"Its log is {paths.log}.", **error.details},
+        ) from error
+    finally:
+        search.end()
+
+
+class _Search:
+    """One search for a daemon; owns the start lock from when it is needed until the end."""
+
+    __slots__ = ("_command", "_deadline", "_environ", "_hello", "_lock", "_on_wait", "_paths", "_spawn_after", "_spawns")
+
+    def __init__(
+        self,
+        paths: Paths,
+        hello: Hello,
+        deadline: float,
+        environ: Mapping[str, str],
+        command: Sequence[str] | None,
+        on_wait: Callable[[], None] | None,
+    ) -> None:
+        self._paths = paths
+        self._hello = hello
+        self._deadline = deadline
+        self._environ = environ
+        self._command = command
+        self._on_wait = on_wait
+        self._lock: StartLock | None = None
+        self._spawns = 0
+        self._spawn_after: float | None = None
+        """Set once the service has been tried: from then on a daemon may be spawned."""
+
+    def run(self) -> DaemonLink:
+        delay_seconds = FIRST_DELAY_SECONDS
+        while True:
+            try:
+                left = max(0.0, self._deadline - time.monotonic())
+                return connect(self._paths, self._hello, timeout_seconds=left, on_wait=self._on_wait)
+            except DaemonNotRunning as error:
+                if self._environ.get("MCPSTATED_NO_SPAWN"):
+                    raise DaemonNotRunning(
+                        "The daemon is not running, and MCPSTATED_NO_SPAWN forbids starting it.", **error.details
+                    ) from error
+                if self._start_if_dead():
+                    continue
+                reason: DaemonUnavailable = DaemonNotReady(
+                    "It was started, or is leaving, but does not listen yet.", hint=f"Its log is {self._paths.log}."
+                )
+            except DaemonNotReady as error:
+                reason = error
+            if time.monotonic() + delay_seconds > self._deadline:
+                raise reason
+            time.sleep(delay_seconds)
+            delay_seconds = min(delay_seconds * 2, MAX_DELAY_SECONDS)
+            if self._on_wait is not None:
+                self._on_wait()
+
+    def end(self) -> None:
+        """Let others start a daemon."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _start_if_dead(self) -> bool:
+        """Go one step on, nobody having listened; True if it is worth connecting again at once."""
+        if self._lock is None:
+            make_private_directory(self._paths.data_dir)
+            try:
+                self._lock = StartLock.try_acquire(self._paths.start_lock)
+            except OSError as error:
+                raise DaemonUnavailable(
+                    f"{self._paths.start_lock} cannot be locked: {error.strerror}.", hint=self._paths.data_dir
+                ) from error
+            return self._lock is not None
+        if is_locked(self._paths.lock):
+            return False
+        if self._spawn_after is None:
+            self._spawn_after = time.monotonic()
+            if self._start_service():
+                self._spawn_after += _SERVICE_SECONDS
+                return True
+        return time.monotonic() >= self._spawn_after and self._spawn()
+
+    def _start_service(self) -> bool:
+        from mcpstated.service import service_command, start_service  # not needed if a daemon runs
+
+        command = service_command(self._paths, self._environ)
+        if command is None:
+            return False
+        patience = min(_SERVICE_SECONDS, self._deadline - time.monotonic())
+        return start_service(command, self._environ, timeout_seconds=patience, on_wait=self._on_wait)
+
+    def _spawn(self) -> bool:
+        from mcpstated.spawn import spawn_daemon, wait_until_ready  # not needed if a daemon runs
+
+        if self._spawns == _MAX_SPAWNS:
+            raise DaemonUnavailable(
+                "The daemon was started again and again, but did not stay.", hint=f"Its log is {self._paths.log}."
+            )
+        self._spawns += 1
+        reading = spawn_daemon(self._paths, environ=self._environ, command=self._command)
+        reason = wait_until_ready(reading, deadline=self._deadline, on_wait=self._on_wait)
+        if reason is None:
+            return True
+        if is_locked(self._paths.lock):
+            return False  # somebody started one by hand meanwhile: that one will do
+        if reason:
+            raise DaemonUnavailable(f"The daemon could not start: {reason}.", hint=f"Its log is {self._paths.log}.")
+        return False

@@ -1,0 +1,161 @@
+"""Opening a store's file: created whole or not at all, checked before anything in it is changed.
+
+A new store is laid out under another name and renamed into place, so an empty or half made file under
+the real name never is ours and is refused like any other stranger. The file is never opened by other
+means than SQLite: closing any other descriptor would drop the locks that SQLite holds on it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+import apsw
+
+from mcpstated.daemon.backends.interface import StoreRefused
+from mcpstated.daemon.backends.schema import check_identity, create, migrate
+
+BUSY_TIMEOUT_MS = 5_000
+"""How long a statement waits while another program holds the database's lock."""
+AUTOCHECKPOINT_PAGES = 1_000
+"""Pages in the write-ahead log after which a commit moves them into the database (4 MiB)."""
+QUICK_CHECK_MAX_BYTES = 256 * 1024 * 1024
+"""Larger files are not read through at every start; their pages are still checked as they are read."""
+
+
+def prepare(path: Path) -> None:
+    """Make sure that a database file is there, and that it is one of ours. Runs in any thread.
+
+    Raises:
+        StoreRefused: Something else is there. Nothing was changed.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.stat()
+    except FileNotFoundError:
+        _refuse_orphaned_log(path)
+        _create_file(path)
+        return
+    except OSError as error:
+        raise StoreRefused(f"{path} cannot be reached: {error.strerror}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreRefused(f"{path} is not a file; it was left as it is.")
+    if found.st_size == 0:
+        raise StoreRefused(f"{path} is empty, and a store never is; it was left as it is.")
+    _check_stranger(path)
+
+
+def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
+    """Check the open database, migrate it if it is older, and set what makes commits durable.
+
+    Raises:
+        StoreRefused: It is damaged, locked or too new. The file is as before, its log too.
+    """
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # if it is refused, closing must not write either
+    db.pragma("trusted_schema", "OFF")
+    db.pragma("foreign_keys", "ON")
+    try:
+        check_identity(db, str(path))
+        if path.stat().st_size <= QUICK_CHECK_MAX_BYTES:
+            _refuse_damage(db, path)
+        db.execute("BEGIN IMMEDIATE")  # another program's lock shows now, not at the first write
+        db.execute("ROLLBACK")
+        if db.pragma("journal_mode", "WAL") != "wal":
+            raise StoreRefused(f"{path} cannot use a write-ahead log here: is it on a network file system?")
+        migrate(db)
+    except apsw.Error as error:
+        raise StoreRefused(_reason(path, error)) from error
+    db.pragma("synchronous", "FULL")
+    db.pragma("fullfsync", "ON")  # macOS: the drive's own cache as well; nothing elsewhere
+    db.pragma("checkpoint_fullfsync", "ON")
+    db.pragma("wal_autocheckpoint", AUTOCHECKPOINT_PAGES)
+    db.pragma("journal_size_limit", wal_bytes)
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+
+
+def configure_reader(db: apsw.Connection) -> None:
+    """Set up the connection that only reads."""
+    db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    db.pragma("trusted_schema", "OFF")
+    db.pragma("query_only", "ON")
+
+
+def refusal(path: Path, error: Exception) -> StoreRefused:
+    """Return why a database could not be opened, for the person who starts the daemon."""
+    if isinstance(error, apsw.Error):
+        return StoreRefused(_reason(path, error))
+    return StoreRefused(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.")
+
+
+def _check_stranger(path: Path) -> None:
+    """Look at a file's header without touching its log, its locks or anything beside it."""
+    try:
+        db = apsw.Connection(
+            f"file:{quote(str(path))}?mode=ro&immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
+        try:
+            check_identity(db, str(path))
+        finally:
+            db.close()
+    except apsw.Error as error:
+        raise StoreRefused(_reason(path, error)) from error
+
+
+def _create_file(path: Path) -> None:
+    draft = path.with_name(path.name + ".new")
+    try:
+        for leftover in (draft, *(_beside(draft, suffix) for suffix in ("-journal", "-wal", "-shm"))):
+            leftover.unlink(missing_ok=True)
+        db = apsw.Connection(str(draft))
+        try:
+            db.pragma("synchronous", "FULL")
+            db.pragma("fullfsync", "ON")
+            create(db)
+            db.pragma("journal_mode", "WAL")
+        finally:
+            db.close()
+        draft.rename(path)
+        _flush_directory(path.parent)
+    except (apsw.Error, OSError) as error:
+        raise refusal(path, error) from error
+
+
+def _refuse_orphaned_log(path: Path) -> None:
+    log = _beside(path, "-wal")
+    if log.exists() and log.stat().st_size > 0:
+        raise StoreRefused(
+            f"{path} is missing but its write-ahead log {log} is there. Put the database back, or move the log away."
+        )
+
+
+def _refuse_damage(db: apsw.Connection, path: Path) -> None:
+    verdict = db.execute("PRAGMA quick_check(1)").get
+    if verdict != "ok":
+        raise StoreRefused(f"{path} is damaged ({verdict}); it was left as it is. Restore it from a backup.")
+
+
+def _reason(path: Path, error: apsw.Error) -> str:
+    if isinstance(error, apsw.NotADBError):
+        return f"{path} is not a database; it was left as it is."
+    if isinstance(error, apsw.CorruptError):
+        return f"{path} is damaged ({error}); it was left as it is. Restore it from a backup."
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return f"{path} is locked by another program."
+    if isinstance(error, apsw.FullError):
+        return f"{path} cannot be set up: the disk is full."
+    return f"{path} cannot be opened: {error}."
+
+
+def _flush_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

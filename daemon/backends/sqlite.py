@@ -1,0 +1,209 @@
+"""The SQLite backend: apsw under trio, one connection that writes and one that only reads.
+
+Each connection has a worker thread of its own, and whole functions run there: one hop per call. A read
+never waits for a flush to disk. Cancelling a read interrupts it; a write is interrupted only where the
+caller does not shield it, and then it is rolled back. apsw would also hand the caller's deadline to the
+worker as an error of its own; that is switched off, because trio's cancellation says it already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import apsw
+import apsw.aio
+import trio
+
+from mcpstated.daemon.backends import opening, reading, sweeping, writing
+from mcpstated.daemon.backends.interface import (
+    BackendStatus,
+    FoldPlan,
+    Key,
+    NewChange,
+    Opened,
+    Outcome,
+    Removed,
+    Repeated,
+    StoredChange,
+    StoredCheckpoint,
+    StoredHandle,
+    StoredPage,
+    StoreRefused,
+)
+from mcpstated.daemon.repeats import RepeatLog
+from mcpstated.protocol.errors import BackendError, StorageFull
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.limits import Limits
+    from mcpstated.protocol.store import Space
+
+T = TypeVar("T")
+
+CLOSE_SECONDS = 10.0
+"""How long closing may take; the last checkpoint of the write-ahead log is part of it."""
+
+
+class SQLiteBackend:
+    """A store in one SQLite file. See `Backend` for what each method promises."""
+
+    def __init__(self, path: Path | str, *, limits: Limits, vfs: str | None = None) -> None:
+        """Name the file; nothing is touched before `open`.
+
+        Args:
+            vfs: The SQLite VFS to go through; None for the system's.
+        """
+        self._path = Path(path)
+        self._limits = limits
+        self._vfs = vfs
+        self._writer: apsw.AsyncConnection | None = None
+        self._reader: apsw.AsyncConnection | None = None
+        self._errors = RepeatLog(logging.getLogger("mcpstated.engine"))
+
+    async def open(self) -> Opened:
+        """Open or create the file and check it. Raises: StoreRefused."""
+        await trio.to_thread.run_sync(opening.prepare, self._path)
+        try:
+            self._writer = await self._connect(apsw.SQLITE_OPEN_READWRITE)
+            await _run(self._writer, opening.configure_writer, self._path, self._limits.wal_bytes)
+            self._reader = await self._connect(apsw.SQLITE_OPEN_READONLY)
+            await _run(self._reader, opening.configure_reader)
+            return await _run(self._reader, reading.opened)
+        except (apsw.Error, OSError) as error:
+            await self.aclose()
+            raise opening.refusal(self._path, error) from error
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close both connections, the writer last: it folds the write-ahead log into the file."""
+        reader, writer = self._reader, self._writer
+        self._reader = self._writer = None
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            for connection in (reader, writer):
+                if connection is not None:
+                    with contextlib.suppress(apsw.Error):
+                        await connection.aclose()
+
+    async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
+        """Append a batch in one transaction; durable when this returns."""
+        return await self._write("append", writing.append, changes, settled)
+
+    async def load(self, key: Key, *, version: int | None = None) -> StoredHandle | None:
+        """Return what a version is rebuilt from."""
+        return await self._read("load", reading.load, key, version)
+
+    async def changes(self, key: Key, *, after: int, upto: int, limit: int) -> Sequence[StoredChange]:
+        """Return kept changes, oldest first."""
+        return await self._read("changes", reading.changes, key, after, upto, limit)
+
+    async def list(
+        self,
+        space: Space,
+        user: str,
+        *,
+        kind: str | None,
+        words: Sequence[str],
+        before: int | None,
+        limit: int,
+        now: float,
+    ) -> StoredPage:
+        """Return one page of a user's handles."""
+        return await self._read("list", reading.list_page, space, user, kind, words, before, limit, now)
+
+    async def count(self, space: Space, user: str) -> tuple[int, int]:
+        """Return how many handles a user holds, and as of which revision."""
+        return await self._read("count", reading.count, space, user)
+
+    async def recall(self, origin: bytes, sequence: int) -> Repeated | None:
+        """Return what the ledger says of a call."""
+        return await self._read("recall", reading.recall, origin, sequence)
+
+    async def expire(self, now: float, *, limit: int, owner: tuple[Space, str] | None = None) -> Sequence[Removed]:
+        """Delete handles whose time has passed."""
+        return await self._write("expire", sweeping.expire, now, limit, owner)
+
+    async def purge(self, *, limit: int) -> int:
+        """Remove rows of deleted handles."""
+        return await self._write("purge", sweeping.purge, limit)
+
+    async def forget(self, *, before: float, settled: Mapping[bytes, int], limit: int) -> int:
+        """Remove ledger rows that are no longer needed."""
+        return await self._write("forget", sweeping.forget, before, settled, limit)
+
+    async def aged(self, *, before: float, limit: int) -> Sequence[Key]:
+        """Return handles with changes from before a time."""
+        return await self._read("aged", sweeping.aged, before, limit)
+
+    async def plan_fold(
+        self, key: Key, *, keep_changes: int, keep_bytes: int, before: float, slack: float
+    ) -> FoldPlan | None:
+        """Return where a handle's history should begin."""
+        return await self._read("plan_fold", sweeping.plan_fold, key, keep_changes, keep_bytes, before, slack)
+
+    async def fold(self, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, *, limit: int) -> bool:
+        """Remove history that is older than the plan's version."""
+        return await self._write("fold", sweeping.fold, key, plan, checkpoint, limit)
+
+    async def tidy(self) -> None:
+        """Bring the write-ahead log back to its limit."""
+        await self._write("tidy", sweeping.tidy, self._path, self._limits.wal_bytes)
+
+    async def status(self, now: float) -> BackendStatus:
+        """Return size, counts and versions."""
+        return await self._read("status", reading.status, self._path, now)
+
+    async def _connect(self, flags: int) -> apsw.AsyncConnection:
+        token = apsw.async_controller.set(apsw.aio.Trio)
+        try:
+            with _without_deadline():
+                return await apsw.Connection.as_async(str(self._path), flags=flags, vfs=self._vfs)
+        finally:
+            apsw.async_controller.reset(token)
+
+    async def _write(self, what: str, work: Callable[..., T], *arguments: object) -> T:
+        return await self._call(self._writer, what, work, *arguments)
+
+    async def _read(self, what: str, work: Callable[..., T], *arguments: object) -> T:
+        return await self._call(self._reader, what, work, *arguments)
+
+    async def _call(
+        self, connection: apsw.AsyncConnection | None, what: str, work: Callable[..., T], *arguments: object
+    ) -> T:
+        if connection is None:
+            raise BackendError("The store is closed.")
+        try:
+            return await _run(connection, work, *arguments)
+        except apsw.FullError as error:
+            self._errors.error(f"{what} full", f"storage was full during={what}", error)
+            raise StorageFull(
+                "The disk is full: nothing was stored. Reading and deleting still work; free some space and try again."
+            ) from error
+        except (apsw.Error, OSError) as error:
+            self._errors.error(f"{what} {type(error).__name__}", f"storage failed during={what}", error)
+            raise BackendError(
+                "The storage failed and nothing was stored; the daemon's log has the reason. Try again."
+            ) from error
+
+
+async def _run(connection: apsw.AsyncConnection, work: Callable[..., T], *arguments: object) -> T:
+    """Run `work` in the connection's worker thread, where the connection is an ordinary one."""
+    with _without_deadline():
+        return cast("T", await connection.async_run(work, connection, *arguments))
+
+
+@contextlib.contextmanager
+def _without_deadline() -> Any:
+    token = apsw.aio.deadline.set(math.inf)
+    try:
+        yield
+    finally:
+        apsw.aio.deadline.reset(token)
+
+
+__all__ = ["CLOSE_SECONDS", "SQLiteBackend", "StoreRefused"]

@@ -1,0 +1,246 @@
+"""Removal in SQLite, in small steps: what expired, what was deleted, old history, the settled ledger.
+
+Runs in the writer connection's worker thread, between two batches of the committer. Each call is one
+short transaction, so that a sweep of a large store never keeps a caller waiting for long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from mcpstated.daemon.backends.interface import FoldPlan, Key, Removed, StoredCheckpoint
+from mcpstated.daemon.backends.writing import in_transaction, newest_revision
+from mcpstated.protocol.store import HandleId, Space
+
+log = logging.getLogger("mcpstated.engine")
+
+
+def expire(db: apsw.Connection, now: float, limit: int, owner: tuple[Space, str] | None) -> list[Removed]:
+    """Delete handles whose time has passed. See `Backend.expire`."""
+    space, user = owner or (None, None)
+
+    def work() -> list[Removed]:
+        due: Any = db.execute(
+            "SELECT id, space, user, handle, kind, version FROM handles"
+            " WHERE expires_at IS NOT NULL AND expires_at <= :now AND deleted_at IS NULL"
+            " AND (:space IS NULL OR (space = :space AND user = :user))"
+            " ORDER BY expires_at LIMIT :limit",
+            {"now": now, "space": space, "user": user, "limit": limit},
+        ).fetchall()
+        revision = newest_revision(db)
+        removed = []
+        for handle_id, its_space, its_user, handle, kind, version in due:
+            revision += 1
+            db.execute(
+                "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = '', deleted_at = ?"
+                " WHERE id = ?",
+                (version + 1, revision, now, now, handle_id),
+            )
+            db.execute(
+                "INSERT INTO changes (revision, handle_id, version, action, body, writer, at)"
+                " VALUES (?, ?, ?, 'expire', '{}', '', ?)",
+                (revision, handle_id, version + 1, now),
+            )
+            key = Key(its_space, its_user, HandleId(handle))
+            removed.append(Removed(key, kind, version + 1, revision, now))
+        return removed
+
+    return in_transaction(db, work)
+
+
+def purge(db: apsw.Connection, limit: int) -> int:
+    """Remove rows of deleted handles. See `Backend.purge`."""
+
+    def work() -> int:
+        removed = 0
+        dead: Any = db.execute(
+            "SELECT id FROM handles WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT ?", (limit,)
+        ).fetchall()
+        for (handle_id,) in dead:
+            removed += _remove_history(db, handle_id, upto=None, limit=limit - removed)
+            if removed >= limit:
+                break
+            db.execute("DELETE FROM handles WHERE id = ?", (handle_id,))
+            removed += 1
+        return removed
+
+    return in_transaction(db, work)
+
+
+def forget(db: apsw.Connection, before: float, settled: Mapping[bytes, int], limit: int) -> int:
+    """Remove ledger rows that nobody will ask for. See `Backend.forget`."""
+
+    def work() -> int:
+        removed = 0
+        for origin, floor in settled.items():
+            db.execute("DELETE FROM ledger WHERE origin = ? AND sequence < ?", (origin, floor))
+            removed += db.changes()
+        db.execute(
+            "DELETE FROM ledger WHERE (origin, sequence) IN (SELECT origin, sequence FROM ledger WHERE at < ? LIMIT ?)",
+            (before, limit),
+        )
+        return removed + db.changes()
+
+    return in_transaction(db, work)
+
+
+def aged(db: apsw.Connection, before: float, limit: int) -> list[Key]:
+    """Return handles with old changes. See `Backend.aged`.
+
+    Revisions are in the order of time, so the oldest changes are the first rows of the log.
+    """
+    rows: Any = db.execute(
+        "SELECT DISTINCT h.space, h.user, h.handle"
+        " FROM (SELECT handle_id, at FROM changes ORDER BY revision LIMIT ?) c JOIN handles h ON h.id = c.handle_id"
+        " WHERE c.at < ? AND h.deleted_at IS NULL",
+        (limit, before),
+    )
+    return [Key(space, user, HandleId(handle)) for space, user, handle in rows]
+
+
+def plan_fold(
+    db: apsw.Connection, key: Key, keep_changes: int, keep_bytes: int, before: float, slack: float
+) -> FoldPlan | None:
+    """Return where the history of a handle should begin. See `Backend.plan_fold`.
+
+    A checkpoint that is there already costs nothing to begin with; one is written just for this only
+    when a limit is passed by more than the slack, or for age.
+    """
+    head = _head(db, key)
+    if head is None:
+        return None
+    handle_id, version, oldest = head
+    by_count = version - keep_changes
+    by_bytes, excess_bytes = _version_within(db, handle_id, keep_bytes)
+    by_age: Any = db.execute(
+        "SELECT coalesce(max(version), 0) FROM changes WHERE handle_id = ? AND at < ?", (handle_id, before)
+    ).get
+    wanted = max(by_count, by_bytes, by_age)
+    stale: Any = db.execute(
+        "SELECT count(*) FROM changes WHERE handle_id = ? AND version <= ?", (handle_id, min(wanted, oldest))
+    ).get
+    if wanted <= oldest and not stale:
+        return None
+    existing: Any = db.execute(
+        "SELECT coalesce(max(version), 0) FROM checkpoints WHERE handle_id = ? AND version <= ?", (handle_id, wanted)
+    ).get
+    is_far_beyond = (
+        by_age > oldest or by_count - oldest > keep_changes * slack or excess_bytes > keep_bytes * slack
+    )
+    if existing != wanted and wanted > oldest and is_far_beyond:
+        return FoldPlan(wanted, is_checkpointed=False)
+    return FoldPlan(max(existing, oldest), is_checkpointed=True) if existing > oldest or stale else None
+
+
+def fold(
+    db: apsw.Connection, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, limit: int
+) -> bool:
+    """Begin the history at the plan's version and remove what is older. See `Backend.fold`."""
+
+    def work() -> bool:
+        head = _head(db, key)
+        if head is None or plan.version > head[1]:
+            return False
+        handle_id = head[0]
+        if checkpoint is not None:
+            db.execute(
+                "INSERT OR IGNORE INTO checkpoints"
+                " (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    handle_id,
+                    checkpoint.version,
+                    checkpoint.revision,
+                    checkpoint.title,
+                    checkpoint.expires_at,
+                    checkpoint.ttl_days,
+                    checkpoint.writer,
+                    checkpoint.at,
+                    checkpoint.document,
+                ),
+            )
+        base = db.execute(
+            "SELECT 1 FROM checkpoints WHERE handle_id = ? AND version = ?", (handle_id, plan.version)
+        ).get
+        if base is None:  # nothing to begin with: the head would be lost
+            return False
+        db.execute(
+            "UPDATE handles SET oldest_version = max(oldest_version, ?) WHERE id = ?", (plan.version, handle_id)
+        )
+        if _remove_history(db, handle_id, upto=plan.version, limit=limit) >= limit:
+            return True
+        db.execute(
+            "UPDATE handles SET history_bytes ="
+            " (SELECT coalesce(sum(octet_length(body)), 0) FROM changes WHERE handle_id = :id)"
+            " + (SELECT coalesce(sum(octet_length(document)), 0) FROM checkpoints WHERE handle_id = :id)"
+            " WHERE id = :id",
+            {"id": handle_id},
+        )
+        return False
+
+    return in_transaction(db, work)
+
+
+def tidy(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
+    """Fold the write-ahead log back into the database if it is longer than its limit. See `Backend.tidy`."""
+    wal = path.with_name(path.name + "-wal")
+    try:
+        size_bytes = wal.stat().st_size
+    except FileNotFoundError:
+        return
+    if size_bytes <= wal_bytes:
+        return
+    is_busy, _frames, _moved = next(iter(db.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
+    if is_busy:
+        log.warning("write-ahead log kept long by another program's open read size_bytes=%d", size_bytes)
+
+
+def _remove_history(db: apsw.Connection, handle_id: int, *, upto: int | None, limit: int) -> int:
+    """Remove changes up to a version and checkpoints before it, or all; return the number of rows."""
+    if limit <= 0:
+        return 0
+    db.execute(
+        "DELETE FROM changes WHERE revision IN (SELECT revision FROM changes"
+        " WHERE handle_id = :id AND (:upto IS NULL OR version <= :upto) ORDER BY version LIMIT :limit)",
+        {"id": handle_id, "upto": upto, "limit": limit},
+    )
+    removed = db.changes()
+    if removed < limit:
+        db.execute(
+            "DELETE FROM checkpoints WHERE rowid IN (SELECT rowid FROM checkpoints"
+            " WHERE handle_id = :id AND (:upto IS NULL OR version < :upto) ORDER BY version LIMIT :limit)",
+            {"id": handle_id, "upto": upto, "limit": limit - removed},
+        )
+        removed += db.changes()
+    return removed
+
+
+def _version_within(db: apsw.Connection, handle_id: int, keep_bytes: int) -> tuple[int, int]:
+    """Return the version after which the kept history fits `keep_bytes`, and by how much all of it does not."""
+    kept = 0
+    version = 0
+    rows: Any = db.execute(
+        "SELECT c.version, octet_length(c.body) + coalesce(octet_length(p.document), 0)"
+        " FROM changes c LEFT JOIN checkpoints p ON p.handle_id = c.handle_id AND p.version = c.version"
+        " WHERE c.handle_id = ? ORDER BY c.version DESC",
+        (handle_id,),
+    )
+    for its_version, size_bytes in rows:
+        kept += size_bytes
+        if kept > keep_bytes and not version:
+            version = its_version
+    return version, max(0, kept - keep_bytes)
+
+
+def _head(db: apsw.Connection, key: Key) -> tuple[int, int, int] | None:
+    rows: Any = db.execute(
+        "SELECT id, version, oldest_version FROM handles"
+        " WHERE space = ? AND user = ? AND handle = ? AND deleted_at IS NULL",
+        (key.space, key.user, key.handle),
+    ).fetchall()
+    return rows[0] if rows else None

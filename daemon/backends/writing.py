@@ -1,0 +1,194 @@
+"""Compare-and-append in SQLite: one batch, one transaction, one flush to disk.
+
+Runs in the writer connection's worker thread. Revisions are given out here: the write lock is held
+from the first statement, so the newest revision plus one is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import apsw
+
+from mcpstated.daemon.backends.interface import Applied, Conflict, NewChange, Outcome, Repeated
+
+T = TypeVar("T")
+
+
+def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
+    """Run `work` in a write transaction: committed when it returns, rolled back whatever it raises."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        result = work()
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk may have ended it already
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+def append(db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> list[Outcome]:
+    """Append the changes whose base is the newest version. See `Backend.append`."""
+
+    def work() -> list[Outcome]:
+        revision = newest_revision(db)
+        outcomes: list[Outcome] = []
+        for change in changes:
+            outcome = _append_one(db, change, revision + 1)
+            if isinstance(outcome, Applied):
+                revision = outcome.revision
+            outcomes.append(outcome)
+        for origin, floor in settled.items():
+            db.execute("DELETE FROM ledger WHERE origin = ? AND sequence < ?", (origin, floor))
+        return outcomes
+
+    return in_transaction(db, work)
+
+
+def newest_revision(db: apsw.Connection) -> int:
+    """Return the highest revision ever given out; 0 in a new store."""
+    for (revision,) in db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'"):
+        return int(revision)  # type: ignore[arg-type]
+    return 0
+
+
+def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcome:
+    token = change.token
+    if token is not None:
+        for known, receipt in db.execute(
+            "SELECT revision, receipt FROM ledger WHERE origin = ? AND sequence = ?",
+            (token.origin, token.sequence),
+        ):
+            return Repeated(int(known), str(receipt))  # type: ignore[arg-type]
+    handle_id = _create(db, change, revision) if change.base == 0 else _advance(db, change, revision)
+    if handle_id is None:
+        return Conflict()
+    info = change.info
+    db.execute(
+        "INSERT INTO changes (revision, handle_id, version, action, body, writer, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (revision, handle_id, info.version, change.action, change.body, info.last_writer, info.updated_at),
+    )
+    if change.document is not None:
+        db.execute(
+            "INSERT INTO checkpoints (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                handle_id,
+                info.version,
+                revision,
+                info.title,
+                info.expires_at,
+                change.ttl_days,
+                info.last_writer,
+                info.updated_at,
+                change.document,
+            ),
+        )
+    if token is not None:
+        db.execute(
+            "INSERT INTO ledger (origin, sequence, revision, receipt, at) VALUES (?, ?, ?, ?, ?)",
+            (token.origin, token.sequence, revision, change.receipt, info.updated_at),
+        )
+    return Applied(revision)
+
+
+def _create(db: apsw.Connection, change: NewChange, revision: int) -> int | None:
+    """Insert the handle's row; None if the name is taken, by a deleted handle too."""
+    info, key = change.info, change.key
+    rows = db.execute(
+        "INSERT INTO handles (space, user, handle, kind, title, version, revision, created_at, updated_at, expires_at,"
+        " ttl_days, last_writer, size_bytes, outline, words, oldest_version, history_bytes)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING RETURNING id",
+        (
+            key.space,
+            key.user,
+            key.handle,
+            info.kind,
+            info.title,
+            info.version,
+            revision,
+            info.created_at,
+            info.updated_at,
+            info.expires_at,
+            change.ttl_days,
+            info.last_writer,
+            info.size_bytes,
+            info.outline,
+            change.words,
+            info.version,
+            change.stored_bytes,
+        ),
+    )
+    return _only_id(rows)
+
+
+def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | None:
+    """Move the handle's row to the new version; None if its version is not the base."""
+    info, key = change.info, change.key
+    if change.action == "delete":
+        rows = db.execute(
+            "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, deleted_at = ?"
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL RETURNING id",
+            (
+                info.version,
+                revision,
+                info.updated_at,
+                info.last_writer,
+                info.updated_at,
+                key.space,
+                key.user,
+                key.handle,
+                change.base,
+            ),
+        )
+    elif change.action == "patch":  # the hot path: what it leaves alone is not written, nor are its indexes
+        rows = db.execute(
+            "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, size_bytes = ?,"
+            " outline = ?, history_bytes = history_bytes + ?"
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL RETURNING id",
+            (
+                info.version,
+                revision,
+                info.updated_at,
+                info.last_writer,
+                info.size_bytes,
+                info.outline,
+                change.stored_bytes,
+                key.space,
+                key.user,
+                key.handle,
+                change.base,
+            ),
+        )
+    else:
+        rows = db.execute(
+            "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, size_bytes = ?,"
+            " outline = ?, history_bytes = history_bytes + ?, title = ?, words = ?, expires_at = ?, ttl_days = ?"
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL RETURNING id",
+            (
+                info.version,
+                revision,
+                info.updated_at,
+                info.last_writer,
+                info.size_bytes,
+                info.outline,
+                change.stored_bytes,
+                info.title,
+                change.words,
+                info.expires_at,
+                change.ttl_days,
+                key.space,
+                key.user,
+                key.handle,
+                change.base,
+            ),
+        )
+    return _only_id(rows)
+
+
+def _only_id(rows: apsw.Cursor) -> int | None:
+    found: list[tuple[int]] = list(rows)  # type: ignore[arg-type]
+    return found[0][0] if found else None
