@@ -42,7 +42,13 @@ def _written_out(found: re.Match[str]) -> str:
     number = ord(character)
     if character in _SHORT:
         return _SHORT[character]
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return (
+        f"\\x{number:02x}"
+        if number < 0x100
+        else f"\\u{number:04x}"
+        if number < 0x10000
+        else f"\\U{number:08x}"
+    )
 
 
 def _json_escaped(found: re.Match[str]) -> str:

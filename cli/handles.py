@@ -99,7 +99,10 @@ def complete_handles(invocation: Invocation, incomplete: str) -> list[Completion
         return []  # a shell that completes must not show errors
     now = time.time()
     return [
-        CompletionItem(info.handle, help=visible(info.title or f"version {info.version}, {words.ago(info.updated_at, now)}"))
+        CompletionItem(
+            info.handle,
+            help=visible(info.title or f"version {info.version}, {words.ago(info.updated_at, now)}"),
+        )
         for info in found
         if info.handle.startswith(incomplete) and _PLAIN_HANDLE.match(info.handle)
     ]

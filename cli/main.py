@@ -20,20 +20,20 @@ from mcpstated.cli.exit_codes import ExitCode
 from mcpstated.cli.options import Invocation, data_dir_option
 from mcpstated.cli.result import Result
 
-COMMANDS = (
-    "shim",
-    "daemon",
-    "status",
-    "stop",
-    "restart",
-    "list",
-    "show",
-    "delete",
-    "paths",
-    "logs",
-    "demo",
-    "completion",
-)
+COMMANDS = {
+    "shim": "Relay one MCP client's stdio to the daemon.",
+    "daemon": "Run the daemon in the foreground.",
+    "status": "Show whether the daemon runs, and what it holds.",
+    "stop": "Stop the daemon, and wait until it is gone.",
+    "restart": "Replace the daemon by one of this version.",
+    "list": "List handles, newest change first.",
+    "show": "Show a handle and the state behind it.",
+    "delete": "Delete a handle and its state for good.",
+    "paths": "Show where everything lies.",
+    "logs": "Show the end of the daemon's log.",
+    "demo": "Watch two clients share a state; takes seconds.",
+    "completion": "Print the completion script of a shell.",
+}
 """In the order of the help; each is `command` in `mcpstated.cli.commands.<name>`."""
 
 
@@ -42,6 +42,10 @@ class Program(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):  # from the table: the help need not import them all
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
@@ -77,7 +81,9 @@ class Program(click.Group):
             if not isinstance(outcome, Result):
                 return int(outcome or 0)  # help and version print themselves
             result, as_json = outcome, invocation.as_json
-        except click.Abort:
+        except (click.Abort, BaseExceptionGroup) as error:
+            if isinstance(error, BaseExceptionGroup) and error.split(KeyboardInterrupt)[1] is not None:
+                raise
             from mcpstated.cli.failures import interrupted
 
             result, as_json = interrupted(command_name(words)), wants_json(words)
@@ -90,6 +96,8 @@ class Program(click.Group):
 
         try:
             render(result, as_json=as_json)
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
         except OSError as error:
             if error.errno != errno.EPIPE:
                 raise
@@ -116,7 +124,12 @@ def _forget_stdout() -> None:
     os.close(null)
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False, invoke_without_command=True)
+@click.group(
+    cls=Program,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+    invoke_without_command=True,
+)
 @click.version_option(mcpstated.__version__, prog_name="mcpstated")
 @data_dir_option
 @click.pass_context

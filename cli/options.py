@@ -110,7 +110,9 @@ def _keep_user(ctx: click.Context, _parameter: click.Parameter, value: str | Non
         invocation_of(ctx).user = value
 
 
-def _complete_handle(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_handle(
+    ctx: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     from mcpstated.cli.handles import complete_handles
 
     return complete_handles(invocation_of(ctx), incomplete)

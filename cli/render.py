@@ -61,8 +61,20 @@ def print_block(console: Console, block: Block) -> None:
     """Print one block."""
     if isinstance(block, Verbatim):
         console.file.write(_verbatim(block) + "\n")  # past rich, which would turn tabs into spaces
+    elif isinstance(block, JsonText):
+        console.print(renderable(block, console.width), soft_wrap=True)
     else:
-        console.print(renderable(block, console.width), soft_wrap=isinstance(block, JsonText))
+        print_trimmed(console, renderable(block, console.width))
+
+
+def print_trimmed(console: Console, shown: RenderableType) -> None:
+    """Print something; in a pipe without the spaces that rich fills the lines of a table with."""
+    if console.is_terminal:
+        console.print(shown)
+        return
+    with console.capture() as printed:
+        console.print(shown)
+    console.file.write("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()))
 
 
 def renderable(block: Block, width: int) -> RenderableType:
@@ -158,7 +170,9 @@ def _print_problem(console: Console, problem: Problem) -> None:
     message = Text.assemble(("error: ", "bold red"), visible(problem.message, keep_layout=True))
     console.print(message, soft_wrap=not console.is_terminal)
     if problem.hint:
-        console.print(Text(visible(problem.hint, keep_layout=True), style="dim"), soft_wrap=not console.is_terminal)
+        console.print(
+            Text(visible(problem.hint, keep_layout=True), style="dim"), soft_wrap=not console.is_terminal
+        )
 
 
 def _write_utf8(stream: TextIO, text: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 GONE_TIMEOUT_SECONDS = 45.0
 """A daemon finishes what it holds before it leaves, and cuts that short by itself before this."""
 _ANSWER_SECONDS = 10.0
+_HINT = "See: mcpstated logs. Killing it is safe, for what it acknowledged is on the disk: kill -9 {pid}"
 
 
 async def retire(paths: Paths, *, environ: Mapping[str, str], reason: str) -> int | None:
@@ -52,12 +53,12 @@ async def retire(paths: Paths, *, environ: Mapping[str, str], reason: str) -> in
     except trio.TooSlowError:
         raise DaemonUnavailable(
             f"The daemon (pid {pid}) does not answer.",
-            hint=f"Look at its log with: mcpstated logs. Killing it is safe, what it acknowledged stays: kill -9 {pid}",
+            hint=_HINT.format(pid=pid),
         ) from None
     if not await wait_gone(pid, timeout_seconds=GONE_TIMEOUT_SECONDS):
         raise DaemonUnavailable(
             f"The daemon (pid {pid}) was told to leave and has not, {GONE_TIMEOUT_SECONDS:g} s later.",
-            hint=f"Look at its log with: mcpstated logs. Killing it is safe, what it acknowledged stays: kill -9 {pid}",
+            hint=_HINT.format(pid=pid),
         )
     return pid
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from mcpstated.protocol.settings import DaemonSettings
 
 
-def settings_of(invocation: Invocation, flags: Mapping[str, str | float | None] | None = None) -> DaemonSettings:
+def settings_of(
+    invocation: Invocation, flags: Mapping[str, str | float | None] | None = None
+) -> DaemonSettings:
     """Return what a daemon would be told, started from this command line.
 
     Raises:

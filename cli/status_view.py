@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -56,15 +55,20 @@ def running_data(status: Status, *, own_pid: int) -> dict[str, object]:
 def running_blocks(status: Status, *, now_unix: float, own_pid: int) -> tuple[Block, ...]:
     """Return one screen about a daemon that runs."""
     daemon, store = status.daemon, status.store
-    head = f"mcpstated {daemon.version} is running: pid {daemon.pid}, up {words.span(daemon.uptime_seconds)}\n"
+    head = (
+        f"mcpstated {daemon.version} is running: pid {daemon.pid}, up {words.span(daemon.uptime_seconds)}\n"
+    )
     blocks: list[Block] = [Line(head, "good")]
     if daemon.version != mcpstated.__version__:
         blocks.append(
-            Line(f"This command is version {mcpstated.__version__}. To replace the daemon: mcpstated restart\n", "bad")
+            Line(
+                f"This command is version {mcpstated.__version__}. To make them one: mcpstated restart\n",
+                "bad",
+            )
         )
     holds = (
-        f"{words.count(store.handles, 'handle')}, {words.size(store.size_bytes)}, revision {store.revision:,} "
-        f"(SQLite {store.sqlite_version}, schema {store.schema_version})"
+        f"{words.count(store.handles, 'handle')}, {words.size(store.size_bytes)}, revision {store.revision:,}"
+        f" (SQLite {store.sqlite_version}, schema {store.schema_version})"
     )
     cache = f"{words.count(store.cached_documents, 'document')}, {words.size(store.cache_bytes)}"
     blocks.append(
@@ -80,8 +84,13 @@ def running_blocks(status: Status, *, now_unix: float, own_pid: int) -> tuple[Bl
         )
     )
     sessions = others(status.sessions, own_pid=own_pid)
-    blocks += [Line(f"\n{words.count(len(sessions), 'session')}", "strong"), _sessions(sessions, now_unix)]
-    return tuple(blocks)
+    if sessions:
+        return (
+            *blocks,
+            Line(f"\n{words.count(len(sessions), 'session')}", "strong"),
+            _sessions(sessions, now_unix),
+        )
+    return (*blocks, Line("\nNo client is connected.", "dim"))
 
 
 def changes_blocks(changes: Sequence[Change], *, now_unix: float) -> tuple[Block, ...]:
@@ -118,7 +127,9 @@ def down_data(settings: DaemonSettings) -> dict[str, object]:
 def down_blocks(settings: DaemonSettings, *, headline: str, environ: Mapping[str, str]) -> tuple[Block, ...]:
     """Return one screen about a store without a daemon."""
     there = Path(settings.database).exists()
-    store = f"{settings.database} ({words.size(_size_bytes(settings.database)) if there else 'not there yet'})"
+    store = (
+        f"{settings.database} ({words.size(_size_bytes(settings.database)) if there else 'not there yet'})"
+    )
     rows = (("store", store), ("socket", settings.paths.socket), ("log", settings.paths.log))
     return Line(f"{headline}\n", "bad"), Fields(rows), Line(f"\n{how_it_starts(environ)}", "dim")
 
@@ -143,7 +154,7 @@ def _sessions(sessions: Sequence[SessionInfo], now_unix: float) -> Rows:
         )
         for session in sessions
     )
-    return Rows(_SESSION_COLUMNS, rows, empty="No client is connected.")
+    return Rows(_SESSION_COLUMNS, rows)
 
 
 def _size_bytes(database: str) -> int:
@@ -151,7 +162,7 @@ def _size_bytes(database: str) -> int:
     total = 0
     for path in (database, f"{database}-wal"):
         try:
-            total += os.stat(path).st_size
+            total += Path(path).stat().st_size
         except OSError:
             continue
     return total

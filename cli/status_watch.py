@@ -22,8 +22,9 @@ from mcpstated.cli.blocks import Block, Line
 from mcpstated.cli.commands.status import CONNECT_SECONDS, ask_status, down
 from mcpstated.cli.render import console_for, renderable
 from mcpstated.cli.status_view import CHANGES_SHOWN, changes_blocks, running_blocks
-from mcpstated.connection import DaemonClient, Watch, WatchLagged, open_client
+from mcpstated.connection import DaemonClient, open_client
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
+from mcpstated.watch import Watch, WatchLagged
 
 if TYPE_CHECKING:
     from mcpstated.answers import Change
@@ -42,7 +43,9 @@ def watch_status(invocation: Invocation) -> None:
     from rich.live import Live
 
     console = console_for(sys.stdout)
-    with Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
+    with Live(
+        console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+    ) as live:
 
         def draw(blocks: tuple[Block, ...]) -> None:
             ending = Line("\nCtrl-C ends this.", "dim")

@@ -50,7 +50,7 @@ def until(then: float | None, now: float) -> str:
         return "expired"
     for length, name in _SPANS:
         if seconds >= length:
-            return f"in {int(seconds // length)} {name}"
+            return f"in {round(seconds / length)} {name}"
     return "in 1 s"
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import trio
 
 from mcpstated.answers import (
-    Change,
     Loaded,
     MalformedAnswer,
     Status,
@@ -35,12 +34,19 @@ from mcpstated.answers import (
 )
 from mcpstated.launch import VersionSkew, connect, ensure_daemon, make_hello
 from mcpstated.protocol.documents import dump, parse
-from mcpstated.protocol.errors import DaemonUnavailable, InvalidInput, McpStateError, OutcomeUnknown, from_payload
+from mcpstated.protocol.errors import (
+    DaemonUnavailable,
+    InvalidInput,
+    McpStateError,
+    OutcomeUnknown,
+    from_payload,
+)
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.messages import SLOW, Cancel, Event, Failure, Goodbye, Message, Request, Response
 from mcpstated.protocol.patches import operations_to_wire
 from mcpstated.protocol.store import KEEP, KeepType, Page, Receipt
 from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
+from mcpstated.watch import Watch, WatchLagged
 
 if TYPE_CHECKING:
     from mcpstated.launch import DaemonLink
@@ -52,18 +58,12 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 """How long a daemon may take to greet, its start included."""
-WATCH_BUFFER = 1024
-"""Changes held for a watcher that is busy; one more cuts it off."""
 _CANCEL_TIMEOUT_SECONDS = 1.0
 _DRAIN_SECONDS = 1.0
 _RECEIVE_BYTES = 65536
 _TRUSTED = Limits(max_depth=sys.maxsize, max_integer_digits=sys.maxsize)
 """A stored document was checked against its daemon's limits, which are not ours to know."""
 _Answer = TypeVar("_Answer")
-
-
-class WatchLagged(Exception):
-    """The watcher fell too far behind and missed changes; read the state anew and watch again."""
 
 
 class _Waiter:
@@ -75,47 +75,6 @@ class _Waiter:
         self.answered = trio.Event()
         self.result: dict[str, object] | None = None
         self.error: McpStateError | None = None
-
-
-class Watch:
-    """The changes of the store from now on, oldest first: `async for change in watch`.
-
-    Raises:
-        WatchLagged: More changes came than were taken; some are lost.
-        DaemonUnavailable: The daemon has gone.
-    """
-
-    def __init__(self, buffer: int) -> None:
-        self._put, self._take = trio.open_memory_channel[Change](buffer)
-        self._error: Exception | None = None
-
-    def __aiter__(self) -> Watch:
-        return self
-
-    async def __anext__(self) -> Change:
-        try:
-            return await self._take.receive()
-        except trio.EndOfChannel:
-            if self._error is not None:
-                raise self._error from None
-            raise StopAsyncIteration from None
-
-    def _add_nowait(self, change: Change) -> None:
-        try:
-            self._put.send_nowait(change)
-        except trio.WouldBlock:
-            self._end(WatchLagged("more changes came than the watcher took"))
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return  # the watch has ended; what was under way is dropped
-
-    def _end(self, error: Exception | None) -> None:
-        if self._error is None:
-            self._error = error
-        self._put.close()
-
-    def _close(self) -> None:
-        self._put.close()
-        self._take.close()
 
 
 class DaemonClient:
@@ -211,7 +170,7 @@ class DaemonClient:
 
     async def patch(self, handle: str, operations: Sequence[Operation]) -> Receipt:
         """Apply all operations or none to the newest document."""
-        ops = dump(operations_to_wire(operations))
+        ops = dump([*operations_to_wire(operations)])
         return await self._ask("patch", {"handle": handle, "ops": ops}, receipt_from_wire, is_write=True)
 
     async def touch(self, handle: str, *, ttl_days: float | None) -> Receipt:
@@ -225,8 +184,8 @@ class DaemonClient:
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[Watch]:
-        """Watch the changes of this client's user from the moment this is entered; leaving it ends the watch."""
-        watch, number = Watch(WATCH_BUFFER), next(self._ids)
+        """Watch the changes of this client's user, from entering the block to leaving it."""
+        watch, number = Watch(), next(self._ids)
         # Known before it is asked for: changes may follow the answer in the same read.
         self._watches[number] = watch
         try:
@@ -234,7 +193,7 @@ class DaemonClient:
             yield watch
         finally:
             del self._watches[number]
-            watch._close()
+            watch.close()
             await self._cancel(number)
 
     async def stop(self, reason: str) -> int:
@@ -314,7 +273,7 @@ class DaemonClient:
                 data = await self._stream.receive_some(_RECEIVE_BYTES)
                 if not data:
                     return
-                self._connection.receive_data(data)
+                self._connection.receive_data(bytes(data))
         except RemoteProtocolError as error:
             self._goodbye = f"The daemon broke the protocol ({error})."
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -324,21 +283,21 @@ class DaemonClient:
         if isinstance(message, Goodbye):
             self._goodbye = message.text
             if message.reason == SLOW:
-                for watch in self._watches.values():
-                    watch._end(WatchLagged(message.text))
+                for lagging in self._watches.values():
+                    lagging.end(WatchLagged(message.text))
         elif isinstance(message, Response | Failure):
             self._answer(message)
         elif isinstance(message, Event) and (watch := self._watches.get(message.subscription)) is not None:
             try:
-                watch._add_nowait(change_from_wire(message.revision, message.payload))
+                watch.add_nowait(change_from_wire(message.revision, message.payload))
             except MalformedAnswer as error:
-                watch._end(self._skew("watch", str(error)))
+                watch.end(self._skew("watch", str(error)))
 
     def _answer(self, message: Response | Failure) -> None:
         waiter = self._waiters.get(message.id)
         if waiter is None:  # cancelled meanwhile, or the end of a watch
             if isinstance(message, Failure) and (watch := self._watches.get(message.id)) is not None:
-                watch._end(from_payload(message.error))
+                watch.end(from_payload(message.error))
             return
         if isinstance(message, Response):
             waiter.result = message.result
@@ -353,7 +312,7 @@ class DaemonClient:
         for waiter in self._waiters.values():
             waiter.answered.set()
         for watch in self._watches.values():
-            watch._end(self._gone())
+            watch.end(self._gone())
 
     def _gone(self) -> DaemonUnavailable:
         return DaemonUnavailable(
@@ -371,8 +330,8 @@ class DaemonClient:
 
     def _skew(self, operation: str, detail: str) -> VersionSkew:
         return VersionSkew(
-            f"The daemon (version {self.welcome.build}) answered {operation} in a shape that this version does "
-            f"not know: {detail}.",
+            f"The daemon (version {self.welcome.build}) answered {operation} in a shape that this version "
+            f"does not know: {detail}.",
             hint="Run: mcpstated restart",
         )
 
@@ -441,7 +400,7 @@ async def _link(
 
     try:
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
-    except trio.Cancelled:
+    except BaseException:  # cancelled or interrupted; if it is what `work` raised, nothing was made
         with lock:
             is_abandoned = True
             for link in made:

@@ -30,7 +30,8 @@ def detach(log: str, command: list[str]) -> None:
         _reset_signals()
         os.execve(command[0], command, os.environ)  # noqa: S606
     except OSError as error:
-        os.write(_READY_FD, f"failed: {command[0]} cannot be run: {error.strerror}\n".encode(errors="replace"))
+        reason = f"failed: {command[0]} cannot be run: {error.strerror}\n"
+        os.write(_READY_FD, reason.encode(errors="replace"))
     finally:
         os._exit(1)
 

@@ -55,10 +55,8 @@ def import_settings() -> tuple[list[str], str | None]:
         return ["-I"], None
     library = os.path.abspath(os.path.dirname(os.__file__))
     inside = tuple(path + os.sep for path in (library, *standard, *([user_site] if user_site else [])))
-    script = None if sys.flags.safe_path or not sys.path else search[0]
-    needed = [
-        path
-        for path in dict.fromkeys(search)
-        if not (path + os.sep).startswith(inside) and (path != script or path == parent) and os.path.isdir(path)
-    ]
-    return ["-P"] if user_site else ["-P", "-s"], os.pathsep.join(needed)
+    inherited = search if sys.flags.safe_path else search[1:]  # the first one is the script's own
+    needed = [path for path in inherited if not (path + os.sep).startswith(inside) and os.path.isdir(path)]
+    if parent not in needed:
+        needed.insert(0, parent)
+    return ["-P"] if user_site else ["-P", "-s"], os.pathsep.join(dict.fromkeys(needed))

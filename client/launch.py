@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 
 from mcpstated.link import (
-    SLICE_SECONDS,
     DaemonLink,
     DaemonNotReady,
     DaemonNotRunning,
@@ -43,7 +42,7 @@ __all__ = [
 ]
 
 FIRST_DELAY_SECONDS = 0.01
-MAX_DELAY_SECONDS = SLICE_SECONDS
+MAX_DELAY_SECONDS = 0.25
 _SERVICE_SECONDS = 5.0
 """How long a service manager may take, and then the service itself, before a daemon is spawned instead."""
 _MAX_SPAWNS = 3
@@ -80,7 +79,11 @@ def ensure_daemon(
     except DaemonNotReady as error:
         raise DaemonUnavailable(
             f"No daemon could be reached within {timeout_seconds:g} s. {error.message}",
-            **{"hint": f"Its log is {paths.log}.", **error.details},
+            hint=error.details.get("hint", f"Its log is {paths.log}."),
+        ) from error
+    except OSError as error:
+        raise DaemonUnavailable(
+            f"Looking for the daemon failed: {error.strerror}.", hint=f"Its data is in {paths.data_dir}."
         ) from error
     finally:
         search.end()
@@ -89,7 +92,18 @@ def ensure_daemon(
 class _Search:
     """One search for a daemon; owns the start lock from when it is needed until the end."""
 
-    __slots__ = ("_command", "_deadline", "_environ", "_hello", "_lock", "_on_wait", "_paths", "_spawn_after", "_spawns")
+    __slots__ = (
+        "_command",
+        "_deadline",
+        "_environ",
+        "_hello",
+        "_hint",
+        "_lock",
+        "_on_wait",
+        "_paths",
+        "_spawn_after",
+        "_spawns",
+    )
 
     def __init__(
         self,
@@ -101,6 +115,7 @@ class _Search:
         on_wait: Callable[[], None] | None,
     ) -> None:
         self._paths = paths
+        self._hint = f"Its log is {paths.log}."
         self._hello = hello
         self._deadline = deadline
         self._environ = environ
@@ -120,13 +135,12 @@ class _Search:
             except DaemonNotRunning as error:
                 if self._environ.get("MCPSTATED_NO_SPAWN"):
                     raise DaemonNotRunning(
-                        "The daemon is not running, and MCPSTATED_NO_SPAWN forbids starting it.", **error.details
+                        "The daemon is not running, and MCPSTATED_NO_SPAWN forbids starting it.",
+                        **error.details,
                     ) from error
                 if self._start_if_dead():
                     continue
-                reason: DaemonUnavailable = DaemonNotReady(
-                    "It was started, or is leaving, but does not listen yet.", hint=f"Its log is {self._paths.log}."
-                )
+                reason: DaemonUnavailable = DaemonNotReady("It is starting or leaving and does not listen.")
             except DaemonNotReady as error:
                 reason = error
             if time.monotonic() + delay_seconds > self._deadline:
@@ -175,9 +189,7 @@ class _Search:
         from mcpstated.spawn import spawn_daemon, wait_until_ready  # not needed if a daemon runs
 
         if self._spawns == _MAX_SPAWNS:
-            raise DaemonUnavailable(
-                "The daemon was started again and again, but did not stay.", hint=f"Its log is {self._paths.log}."
-            )
+            raise DaemonUnavailable("The daemon was started repeatedly but did not stay.", hint=self._hint)
         self._spawns += 1
         reading = spawn_daemon(self._paths, environ=self._environ, command=self._command)
         reason = wait_until_ready(reading, deadline=self._deadline, on_wait=self._on_wait)
@@ -186,5 +198,5 @@ class _Search:
         if is_locked(self._paths.lock):
             return False  # somebody started one by hand meanwhile: that one will do
         if reason:
-            raise DaemonUnavailable(f"The daemon could not start: {reason}.", hint=f"Its log is {self._paths.log}.")
+            raise DaemonUnavailable(f"The daemon could not start: {reason}.", hint=self._hint)
         return False

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from mcpstated.protocol.messages import Message
     from mcpstated.protocol.paths import Paths
 
-SLICE_SECONDS = 0.25
-"""No wait is longer without `on_wait` being called."""
+SLICE_SECONDS = 0.05
+"""No wait for a descriptor is longer without `on_wait` being called."""
 _RECEIVE_BYTES = 65536
 
 
@@ -108,20 +108,21 @@ def connect(
         peer = peer_of(sock)
         if peer.uid != os.getuid():
             raise DaemonUnavailable(
-                f"{paths.socket} is served by another user (uid {peer.uid}), so it is not used.", hint=paths.socket
+                f"{paths.socket} is served by another user (uid {peer.uid}), so it is not used.",
+                hint="Check MCPSTATED_SOCKET and MCPSTATED_DATA_DIR.",
             )
         connection = Connection("client")
         welcome = _greet(sock, connection, hello, deadline, on_wait)
         if welcome is None:
             who = f"The daemon (pid {peer.pid})" if peer.pid else "The daemon"
-            raise DaemonNotReady(f"{who} did not greet within {timeout_seconds:g} s.", hint=paths.log)
+            raise DaemonNotReady(f"{who} did not greet in time.")
         _adopt(connection, hello, welcome)
     except BaseException as error:
         sock.close()
         if isinstance(error, OSError):
-            raise DaemonNotReady(f"The connection to the daemon broke: {error.strerror}.", hint=paths.log) from error
+            raise DaemonNotReady(f"The connection to the daemon broke: {error.strerror}.") from error
         if isinstance(error, RemoteProtocolError):
-            raise DaemonNotReady(f"What listens at {paths.socket} speaks differently: {error}.", hint=paths.log) from error
+            raise DaemonNotReady(f"What listens at {paths.socket} speaks differently: {error}.") from error
         raise
     return DaemonLink(sock, connection, welcome)
 
@@ -155,7 +156,11 @@ def _explained(path: str, error: OSError) -> DaemonUnavailable:
 
 
 def _greet(
-    sock: socket.socket, connection: Connection, hello: Hello, deadline: float, on_wait: Callable[[], None] | None
+    sock: socket.socket,
+    connection: Connection,
+    hello: Hello,
+    deadline: float,
+    on_wait: Callable[[], None] | None,
 ) -> Welcome | None:
     """Return the welcome, or None if none came before the deadline."""
     unsent = connection.send(hello)
@@ -204,8 +209,9 @@ def _adopt(connection: Connection, hello: Hello, welcome: Welcome) -> None:
     """Check the welcome and take over the limit that it names."""
     if not hello.protocol_min <= welcome.protocol <= hello.protocol_max:
         raise VersionSkew(
-            f"This program ({hello.build}) speaks protocol {hello.protocol_min} to {hello.protocol_max}, the running "
-            f"daemon ({welcome.build}) {welcome.protocol}. Run `mcpstated restart` with the newer installation.",
+            f"This program ({hello.build}) speaks protocol {hello.protocol_min} to {hello.protocol_max}, "
+            f"the running daemon ({welcome.build}) {welcome.protocol}. "
+            "Run `mcpstated restart` with the newer installation.",
             hint="Run: mcpstated restart",
         )
     limit = welcome.limits.get("max_frame_bytes")

@@ -7,6 +7,7 @@ as its owner set it up. Only the default store has a service.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
@@ -20,7 +21,9 @@ SYSTEMD_UNIT = "mcpstated.service"
 LAUNCHD_LABEL = "dev.mcpstated"
 
 
-def service_command(paths: Paths, environ: Mapping[str, str], *, platform: str = sys.platform) -> list[str] | None:
+def service_command(
+    paths: Paths, environ: Mapping[str, str], *, platform: str = sys.platform
+) -> list[str] | None:
     """Return the command that starts the installed service, or None if none is installed for this store."""
     home = environ.get("HOME") or os.path.expanduser("~")
     default = default_data_dir(home, platform)
@@ -56,25 +59,28 @@ def start_service(
         return False
     deadline = time.monotonic() + timeout_seconds
     delay_seconds = 0.01
-    is_waited_for = False
     try:
-        while time.monotonic() < deadline:
+        while True:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                is_waited_for = True
                 return os.waitstatus_to_exitcode(status) == 0
+            if time.monotonic() >= deadline:
+                _kill(pid)
+                return False
             time.sleep(delay_seconds)
             delay_seconds = min(delay_seconds * 2, 0.25)
             if on_wait is not None:
                 on_wait()
-        return False
     except ChildProcessError:  # the host program waits for everyone's children
-        is_waited_for = True
         return False
-    finally:
-        if not is_waited_for:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
+    except BaseException:
+        _kill(pid)
+        raise
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def _program(name: str, environ: Mapping[str, str]) -> str | None:

@@ -1,7 +1,7 @@
-"""Starting the daemon as a process of its own, and hearing from it that it is ready.
+r"""Starting the daemon as a process of its own, and hearing from it that it is ready.
 
     this process --posix_spawn--> detach.py --setsid, fork, exec--> the daemon
-         \______________ pipe: "ready\n" or "failed: REASON\n" ________/
+         \_________________ pipe: "ready\n" or "failed: REASON\n" ________/
 
 `posix_spawn` and not `fork`, because the caller may have threads; `detach.py` is a script that runs
 in a bare interpreter, so that everything between fork and exec happens where nothing else goes on.
@@ -92,12 +92,15 @@ def spawn_daemon(paths: Paths, *, environ: Mapping[str, str], command: Sequence[
     if status != 0:
         os.close(reading)
         raise DaemonUnavailable(
-            f"{arguments[0]} could not start the daemon (exit status {status}).", hint="Run `mcpstated daemon` by hand."
+            f"{arguments[0]} could not start the daemon (exit status {status}).",
+            hint="Run `mcpstated daemon` by hand.",
         )
     return reading
 
 
-def wait_until_ready(reading: int, *, deadline: float, on_wait: Callable[[], None] | None = None) -> str | None:
+def wait_until_ready(
+    reading: int, *, deadline: float, on_wait: Callable[[], None] | None = None
+) -> str | None:
     """Wait for the daemon's word on the pipe, and close the pipe.
 
     Args:

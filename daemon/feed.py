@@ -35,7 +35,7 @@ class FeedEvent:
     """Seconds since the epoch on the store's clock."""
 
 
-class FeedLagged(Exception):  # noqa: N818 - a state of the subscription, named like trio's own
+class FeedLagged(Exception):
     """The subscriber fell behind and has missed changes."""
 
 
@@ -90,7 +90,7 @@ class Feed:
         """Offer the events to every subscriber; returns at once, whoever lags."""
         for subscription in tuple(self._subscriptions):
             for event in events:
-                if not subscription._offer(event):  # noqa: SLF001 - the two halves of one thing
+                if not subscription._offer(event):
                     self._subscriptions.discard(subscription)
                     break
 
@@ -108,4 +108,4 @@ class Feed:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
-            subscription._close()  # noqa: SLF001
+            subscription._close()

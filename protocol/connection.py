@@ -109,17 +109,17 @@ class Connection:
         known = FROM_DAEMON if self._is_daemon else FROM_CLIENT
         if known.get(message.NAME) is not type(message):
             raise LocalProtocolError(f"{message.NAME} is not sent from this end")
-        if self._parted:
+        if self._is_daemon and self._parted:
             raise LocalProtocolError("nothing is sent after goodbye")
-        if self._is_daemon:
-            self._note_sent_by_daemon(message)
-        else:
-            self._note_sent_by_client(message)
         payload = encode_message(message)
         if len(payload) > self.max_frame_bytes:
             raise LocalProtocolError(
                 f"{message.NAME} has {len(payload)} bytes; {self.max_frame_bytes} fit a frame"
             )
+        if self._is_daemon:
+            self._note_sent_by_daemon(message)
+        else:
+            self._note_sent_by_client(message)
         return encode_frame(payload)
 
     @property
@@ -153,9 +153,12 @@ class Connection:
             raise RemoteProtocolError(f"a shim sends no {message.NAME}")
 
     def _check_daemon_message(self, message: Message) -> None:
+        if self._parted:
+            raise RemoteProtocolError(f"{message.NAME} came after goodbye")
         if isinstance(message, Goodbye):
             if message.reason not in GOODBYE_REASONS:
                 raise RemoteProtocolError(f"goodbye names the unknown reason {message.reason[:40]!r}")
+            self._parted = True
             return
         if isinstance(message, Welcome):
             if self._welcomed or not self._greeted:

@@ -55,9 +55,11 @@ def difference(
             rest.extend(_compare_lists(segments, was, becomes, operations))
         if len(operations) + len(rest) > MOST_OPERATIONS:
             return None
+    if not operations:
+        return ()
     if size_bytes is None:
         size_bytes = size_of(new)
-    if operations and size_of(cast("Json", operations_to_log(operations))) >= size_bytes:
+    if size_of(cast("Json", operations_to_log(operations))) >= size_bytes:
         return None
     return tuple(operations)
 

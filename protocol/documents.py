@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from mcpstated.protocol.equality import is_identical, same
 from mcpstated.protocol.errors import InvalidInput, StateTooLarge
 from mcpstated.protocol.validation import Unfit, depth_of, encode, utf8_length, weigh
-from mcpstated.protocol.wording import json_type
+from mcpstated.protocol.wording import name_type
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
@@ -48,6 +48,8 @@ def parse(text: str | bytes, *, field: str, limits: Limits) -> Json:
     Raises:
         InvalidInput: Not JSON, not UTF-8, or a value that `measure` would refuse.
     """
+    if not isinstance(text, str | bytes):
+        raise InvalidInput(f"{field} must be JSON text, not {name_type(text)}.", field=field)
     try:
         if isinstance(text, bytes):
             text = text.decode()
@@ -112,7 +114,7 @@ def check_document(value: object, *, field: str = "state", limits: Limits) -> in
         StateTooLarge: Details: `size_bytes`, `limit_bytes`.
     """
     if type(value) is not dict:
-        raise InvalidInput(f"{field} must be a JSON object, not {json_type(value)}.", field=field)
+        raise InvalidInput(f"{field} must be a JSON object, not {name_type(value)}.", field=field)
     size_bytes = measure(value, field=field, limits=limits)
     if size_bytes > limits.max_state_bytes:
         raise_too_large(size_bytes, limits)

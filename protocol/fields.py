@@ -10,7 +10,7 @@ import re
 
 from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.limits import Limits
-from mcpstated.protocol.wording import json_type, quote
+from mcpstated.protocol.wording import name_type, quote
 
 MAX_HANDLE_CHARS = 200
 MAX_VERSION = 2**63 - 1
@@ -60,7 +60,7 @@ def check_ttl_days(ttl_days: object, limits: Limits = _DEFAULTS, field: str = "t
         return None
     range_text = f"{field} must be a number of days above 0 and at most {limits.max_ttl_days:g}"
     if type(ttl_days) is not int and type(ttl_days) is not float:
-        raise InvalidInput(f"{range_text}, not {json_type(ttl_days)}.", field=field)
+        raise InvalidInput(f"{range_text}, not {name_type(ttl_days)}.", field=field)
     if not 0 < ttl_days <= limits.max_ttl_days:  # false for NaN as well
         raise InvalidInput(f"{range_text}.", field=field)
     return float(ttl_days)
@@ -79,7 +79,7 @@ def check_version(version: object, field: str = "version") -> int:
 def _integer(value: object, field: str, least: int, most: int) -> int:
     if type(value) is not int:
         raise InvalidInput(
-            f"{field} must be an integer from {least} to {most}, not {json_type(value)}.", field=field
+            f"{field} must be an integer from {least} to {most}, not {name_type(value)}.", field=field
         )
     if not least <= value <= most:
         raise InvalidInput(f"{field} must be an integer from {least} to {most}.", field=field)
@@ -88,7 +88,7 @@ def _integer(value: object, field: str, least: int, most: int) -> int:
 
 def _text(value: object, field: str) -> str:
     if type(value) is not str:
-        raise InvalidInput(f"{field} must be text, not {json_type(value)}.", field=field)
+        raise InvalidInput(f"{field} must be text, not {name_type(value)}.", field=field)
     return value
 
 

@@ -10,6 +10,7 @@ from mcpstated.protocol.violations import RemoteProtocolError
 
 HEADER_BYTES = 4
 DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
+_KEPT_BYTES = 65_536
 
 
 def encode_frame(payload: bytes) -> bytes:
@@ -33,8 +34,8 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Add bytes as they came."""
-        if self._start and self._start == len(self._buffer):
-            self._buffer.clear()
+        if self._start > _KEPT_BYTES:  # however the frames fall, what was read is not kept for long
+            del self._buffer[: self._start]
             self._start = 0
         self._buffer += data
 
@@ -55,9 +56,6 @@ class FrameReader:
             )
         end = start + HEADER_BYTES + length
         if len(buffer) < end:
-            if start > 65536:
-                del buffer[:start]
-                self._start = 0
             return None
         payload = bytes(memoryview(buffer)[start + HEADER_BYTES : end])
         self._start = end

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from mcpstated.protocol.errors import InvalidInput, PatchError
-from mcpstated.protocol.wording import json_type, list_keys, printable, quote
+from mcpstated.protocol.wording import list_keys, name_type, printable, quote
 
 if TYPE_CHECKING:
     from mcpstated.protocol.documents import Json
 
-_DETAIL_CHARS = 500
+_OP_CHARS = 40
+_PATH_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,27 @@ Operation: TypeAlias = Append | SetKey | DelKey | Merge | Replace
 _FROM_CALLERS: dict[str, type[Operation]] = {op.OP: op for op in (Append, SetKey, DelKey, Merge)}
 _FROM_LOG: dict[str, type[Operation]] = {**_FROM_CALLERS, Replace.OP: Replace}
 _OPTIONAL: dict[str, dict[str, str]] = {Merge.OP: {"path": ""}}
+_TYPES: dict[str, type[str | dict[str, object]]] = {"path": str, "key": str, "mapping": dict}
 
 
-def patch_error(index: int, op: str, path: str, reason: str, text: str) -> PatchError:
-    """Return the one form of error for operation number `index`."""
-    what = f"Operation {index}" + (f" ({printable(op, 40)})" if op else "")
+class Misfit(Exception):
+    """An operation is malformed or does not fit the document; `patch_error` adds which one it was."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.text = text
+
+
+def patch_error(index: int, op: str, path: str, misfit: Misfit) -> PatchError:
+    """Return the error for operation number `index`, counted from 0."""
+    named = f" ({printable(op, _OP_CHARS)})" if op else ""
     return PatchError(
-        f"{what}: {text} Nothing of this patch was applied.",
+        f"ops[{index}]{named}: {misfit.text} Nothing of this patch was applied.",
         index=index,
-        op=printable(op, _DETAIL_CHARS),
-        path=printable(path, _DETAIL_CHARS),
-        reason=reason,
+        op=printable(op, _OP_CHARS),
+        path=printable(path, _PATH_CHARS),
+        reason=misfit.reason,
     )
 
 
@@ -121,64 +132,43 @@ def _fields(operation: Operation) -> dict[str, Json]:
 
 def _read(ops: Sequence[object], known: Mapping[str, type[Operation]]) -> tuple[Operation, ...]:
     if not isinstance(ops, list | tuple):
-        raise InvalidInput(f"ops must be a list of operations, not {json_type(ops)}.", field="ops")
-    return tuple(_read_one(index, op, known) for index, op in enumerate(ops))
+        raise InvalidInput(f"ops must be a list of operations, not {name_type(ops)}.", field="ops")
+    operations: list[Operation] = []
+    for index, op in enumerate(ops):
+        try:
+            operations.append(_read_one(op, known))
+        except Misfit as misfit:
+            given = op if isinstance(op, dict) else {}
+            name, path = (value if isinstance(value, str) else "" for value in map(given.get, ("op", "path")))
+            raise patch_error(index, name, path, misfit) from None
+    return tuple(operations)
 
 
-def _read_one(index: int, op: object, known: Mapping[str, type[Operation]]) -> Operation:
+def _read_one(op: object, known: Mapping[str, type[Operation]]) -> Operation:
     if not isinstance(op, dict):
-        raise patch_error(
-            index, "", "", "bad_field_type", f'an operation must be an object with "op", not {json_type(op)}.'
+        raise Misfit("bad_field_type", f'an operation must be an object with "op", not {name_type(op)}.')
+    if "op" not in op:
+        raise Misfit("missing_field", f'"op" is missing; it is one of {list_keys(known)}.')
+    name = op["op"]
+    if not isinstance(name, str):
+        raise Misfit(
+            "bad_field_type", f'"op" must be text, one of {list_keys(known)}, not {name_type(name)}.'
         )
-    name, path = op.get("op"), op.get("path")
-    path = path if isinstance(path, str) else ""
-    kind = known.get(name) if isinstance(name, str) else None
-    if kind is None:
-        if "op" not in op:
-            reason, text = "missing_field", f'"op" is missing; it is one of {list_keys(known)}.'
-        elif not isinstance(name, str):
-            reason, text = (
-                "bad_field_type",
-                f'"op" must be text, one of {list_keys(known)}, not {json_type(name)}.',
-            )
-        else:
-            reason, text = (
-                "unknown_op",
-                f"there is no operation {quote(name)}; use one of {list_keys(known)}.",
-            )
-        raise patch_error(index, name if isinstance(name, str) else "", path, reason, text)
+    if name not in known:
+        raise Misfit("unknown_op", f"there is no operation {quote(name)}; use one of {list_keys(known)}.")
+    kind = known[name]
     wanted = kind.__slots__
-    fields = {**_OPTIONAL.get(kind.OP, {}), **op}
-    del fields["op"]
+    fields = {**_OPTIONAL.get(name, {}), **{field: value for field, value in op.items() if field != "op"}}
     for field in fields:
         if field not in wanted:
-            raise patch_error(
-                index,
-                kind.OP,
-                path,
-                "unknown_field",
-                f"it has no field {quote(str(field))}; its fields are {list_keys(wanted)}.",
-            )
+            text = f"it has no field {quote(str(field))}; its fields are {list_keys(wanted)}."
+            raise Misfit("unknown_field", text)
     for field in wanted:
         if field not in fields:
-            raise patch_error(
-                index,
-                kind.OP,
-                path,
-                "missing_field",
-                f"the field {quote(field)} is missing; give {list_keys(wanted)}.",
-            )
-        expected = _TYPES.get(field)
-        if expected is not None and type(fields[field]) is not expected:
-            raise patch_error(
-                index,
-                kind.OP,
-                path,
-                "bad_field_type",
-                f"the field {quote(field)} must be {_ARTICLES[expected]}, not {json_type(fields[field])}.",
-            )
+            text = f"the field {quote(field)} is missing; it needs {list_keys(wanted)}."
+            raise Misfit("missing_field", text)
+        value = fields[field]
+        if field in _TYPES and type(value) is not _TYPES[field]:
+            text = f"the field {quote(field)} must be {name_type(_TYPES[field]())}, not {name_type(value)}."
+            raise Misfit("bad_field_type", text)
     return kind(**cast("dict[str, object]", fields))  # type: ignore[arg-type]
-
-
-_TYPES: dict[str, type] = {"path": str, "key": str, "mapping": dict}
-_ARTICLES: dict[type, str] = {str: "text", dict: "an object"}

@@ -19,6 +19,7 @@ from mcpstated.protocol.operations import (
     Append,
     DelKey,
     Merge,
+    Misfit,
     Operation,
     Replace,
     SetKey,
@@ -31,7 +32,7 @@ from mcpstated.protocol.operations import (
 from mcpstated.protocol.pointer import NoSuchPath, Steps, trace
 from mcpstated.protocol.store import Touched
 from mcpstated.protocol.validation import Unfit, weigh
-from mcpstated.protocol.wording import json_type, quote
+from mcpstated.protocol.wording import name_type, quote
 
 __all__ = [
     "Append",
@@ -90,8 +91,8 @@ def apply(document: Document, size_bytes: int, operations: Sequence[Operation], 
     for index, operation in enumerate(operations):
         try:
             done, length = draft.apply(operation)
-        except _Misfit as misfit:
-            raise patch_error(index, operation.OP, operation.path, misfit.reason, misfit.text) from None
+        except Misfit as misfit:
+            raise patch_error(index, operation.OP, operation.path, misfit) from None
         touched.append(Touched(operation.OP, operation.path, length))
         if done is not None:
             effective.append(done)
@@ -117,15 +118,6 @@ def replay(document: Document, size_bytes: int, operations: Sequence[Operation])
     return patched.document, patched.size_bytes
 
 
-class _Misfit(Exception):
-    """An operation does not fit; `apply` adds which one it was."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-        self.text = text
-
-
 class _Draft:
     """A document that is being changed: the containers in `_owned` are ours and may be written to."""
 
@@ -145,10 +137,10 @@ class _Draft:
         steps, target = self._find(operation.path)
         if isinstance(operation, Append):
             if not isinstance(target, list):
-                raise _Misfit("expected_list", _wrong_target(operation, target, "a list"))
+                raise Misfit("expected_list", _wrong_target(operation, target, "a list"))
             return operation, self._append(steps, target, operation.value)
         if not isinstance(target, dict):
-            raise _Misfit("expected_object", _wrong_target(operation, target, "an object"))
+            raise Misfit("expected_object", _wrong_target(operation, target, "an object"))
         if isinstance(operation, DelKey):
             if operation.key not in target:
                 return None, len(target)
@@ -163,11 +155,11 @@ class _Draft:
         try:
             return trace(self.root, path)
         except NoSuchPath as missing:
-            raise _Misfit(
-                "path_not_found", f"the path {quote(path)} does not exist: {missing.text}."
-            ) from None
+            remedy = " Create it with set_key first." if missing.is_key_missing else ""
+            text = f"the path {quote(path)} does not exist: {missing.text}.{remedy}"
+            raise Misfit("path_not_found", text) from None
         except InvalidInput as error:
-            raise _Misfit("bad_path", error.message) from None
+            raise Misfit("bad_path", error.message) from None
 
     def _append(self, steps: Steps, target: list[Json], value: Json) -> int:
         self.size_bytes += (
@@ -206,7 +198,7 @@ class _Draft:
     def _replace(self, operation: Replace) -> Operation | None:
         steps, old = self._find(operation.path)
         if not steps:
-            raise _Misfit("bad_path", "the root cannot be replaced.")
+            raise Misfit("bad_path", "the root cannot be replaced.")
         if is_identical(old, operation.value):
             return None
         self.size_bytes += self._weigh("the value", operation.value, len(steps)) - size_of(old)
@@ -218,10 +210,10 @@ class _Draft:
         try:
             weight = weigh(value, self._limits)
         except Unfit as unfit:
-            raise _Misfit(unfit.reason, f"{what} {unfit.text}.") from None
+            raise Misfit(unfit.reason, f"{what} {unfit.text}.") from None
         depth = depth_above + weight.depth
         if weight.depth and depth > self._limits.max_depth:
-            raise _Misfit(
+            raise Misfit(
                 "too_deep",
                 f"the document would be {depth} levels deep; at most {self._limits.max_depth} are allowed.",
             )
@@ -245,7 +237,7 @@ class _Draft:
 
 def _wrong_target(operation: Operation, target: Json, needed: str) -> str:
     where = f"the path {quote(operation.path)}" if operation.path else "the root"
-    return f"it needs {needed}, but {where} holds {json_type(target)}."
+    return f"it needs {needed}, but {where} holds {name_type(target)}."
 
 
 def _commas(length: int) -> int:

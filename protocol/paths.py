@@ -56,17 +56,24 @@ def paths_from_environment(environ: Mapping[str, str], *, data_dir: str | None =
         data_dir: A flag that wins over the environment; empty or None means not given.
 
     Raises:
-        InvalidInput: A path is relative or holds an unexpanded `${...}`.
+        InvalidInput: A path is relative or holds an unexpanded `${...}`, or the socket's is too long.
     """
     home = environ.get("HOME") or os.path.expanduser("~")
     directory = data_dir or environ.get("MCPSTATED_DATA_DIR") or ""
-    directory = (
-        absolute_path(directory, field="MCPSTATED_DATA_DIR", home=home)
-        if directory
-        else default_data_dir(home)
-    )
+    if directory:
+        directory = absolute_path(directory, field="MCPSTATED_DATA_DIR", home=home)
+    else:
+        directory = default_data_dir(absolute_path(home, field="HOME", home=home))
     socket = environ.get("MCPSTATED_SOCKET") or ""
-    return Paths(directory, absolute_path(socket, field="MCPSTATED_SOCKET", home=home) if socket else None)
+    if not socket:
+        return Paths(directory)
+    socket = absolute_path(socket, field="MCPSTATED_SOCKET", home=home)
+    if len(os.fsencode(socket)) > SOCKET_PATH_MAX_BYTES:
+        raise InvalidInput(
+            f"MCPSTATED_SOCKET may have at most {SOCKET_PATH_MAX_BYTES} bytes on this system.",
+            field="MCPSTATED_SOCKET",
+        )
+    return Paths(directory, socket)
 
 
 def absolute_path(text: str, *, field: str, home: str) -> str:

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpstated.protocol.errors import InvalidInput
-from mcpstated.protocol.wording import json_type, list_keys, quote
+from mcpstated.protocol.wording import list_keys, name_type, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,11 +26,15 @@ _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 
 class NoSuchPath(LookupError):
-    """The path leads nowhere in this document; the text names the deepest part that exists."""
+    """The path leads nowhere in this document; the text names the deepest part that exists.
 
-    def __init__(self, text: str) -> None:
+    `is_key_missing` is true if that part is an object, so that the path could be made to exist.
+    """
+
+    def __init__(self, text: str, *, is_key_missing: bool) -> None:
         super().__init__(text)
         self.text = text
+        self.is_key_missing = is_key_missing
 
 
 def parse_path(path: str) -> tuple[str, ...]:
@@ -40,7 +44,7 @@ def parse_path(path: str) -> tuple[str, ...]:
         InvalidInput: It is not text, or holds a `~` that is neither `~0` nor `~1`. Details: `field`.
     """
     if not isinstance(path, str):
-        raise InvalidInput(f"path must be text, not {json_type(path)}.", field="path")
+        raise InvalidInput(f"path must be text, not {name_type(path)}.", field="path")
     if path == "":
         return ()
     if not path.startswith("/"):
@@ -85,7 +89,8 @@ def trace(document: Json, path: str) -> tuple[Steps, Json]:
             value = value[index]
             steps.append(index)
         else:
-            raise NoSuchPath(_dead_end(value, steps, segment, is_pointer=is_pointer))
+            text = _dead_end(value, steps, segment, is_pointer=is_pointer)
+            raise NoSuchPath(text, is_key_missing=isinstance(value, dict))
     return steps, value
 
 
@@ -118,5 +123,6 @@ def _dead_end(value: Json, steps: Steps, segment: str, *, is_pointer: bool) -> s
             )
         if not value:
             return f"{size} and has no item {quote(segment)}"
-        return f"{size}, numbered 0 to {len(value) - 1}, and has no item {quote(segment)}"
-    return f"{where} holds {json_type(value)}, which has no parts"
+        numbers = f"numbered 0 to {len(value) - 1}" if len(value) > 1 else "number 0"
+        return f"{size}, {numbers}, and has no item {quote(segment)}"
+    return f"{where} holds {name_type(value)}, which has no parts"

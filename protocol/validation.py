@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from mcpstated.protocol.pointer import spell_pointer
-from mcpstated.protocol.wording import json_type, quote
+from mcpstated.protocol.wording import name_type, quote
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
@@ -149,7 +149,7 @@ def _too_deep(limits: Limits) -> Unfit:
 
 def _fault_of_key(key: object) -> str | None:
     if type(key) is not str:
-        return f"the key {quote(repr(key))}, which is not text but {json_type(key)},"
+        return f"a key that is not text but {name_type(key)}"
     return "a lone surrogate (half of a character) in a key" if _has_lone_surrogate(key) else None
 
 
@@ -158,7 +158,7 @@ def _fault_of_scalar(value: object, limits: Limits) -> str | None:
     if kind is str:
         return "a lone surrogate (half of a character)" if _has_lone_surrogate(str(value)) else None
     if kind not in _KINDS:
-        return f"a value of the type {kind.__name__}, which JSON does not have,"
+        return f"a value of the non-JSON type {kind.__name__}"
     if kind is float and not _are_finite([value]):
         return "a number that is not finite"
     if kind is int and not _are_short([value], limits):

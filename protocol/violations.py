@@ -1,7 +1,7 @@
 """How a protocol ends badly: which side broke it.
 
-After either error a `Connection` accepts nothing more. Any other exception out of this package's
-codec is our bug.
+After a remote error a `Connection` reads nothing more; a local one leaves it as it was. Any other
+exception out of this package's codec is our bug.
 """
 
 from __future__ import annotations

@@ -32,6 +32,13 @@ def json_type(value: object) -> str:
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
+def name_type(value: object) -> str:
+    """Return the type of `value` with its article, as it stands in a sentence: an object, a list, text."""
+    name = json_type(value)
+    article = {"object": "an ", "list": "a ", "number": "a ", "boolean": "a "}
+    return article.get(name, "") + name
+
+
 def printable(text: str, limit: int) -> str:
     """Return at most `limit` characters of `text`; lone surrogates and control characters become escapes."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"

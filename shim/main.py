@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from mcpstated.launch import DaemonLink
 
-_OPTIONS = {"--data-dir": "MCPSTATED_DATA_DIR", "--user": "MCPSTATED_USER"}
+_OPTIONS = {"--data-dir": "MCPSTATED_DATA_DIR"}
 _SHIM_ID_BYTES = 16
 
 
@@ -30,8 +30,8 @@ def environment_from(arguments: Sequence[str], environ: Mapping[str, str]) -> di
     """Return the environment with the options of `mcpstated shim` over it.
 
     Returns:
-        None if there is anything but `--data-dir DIR` and `--user NAME`: the full command line then
-        answers, with its help and its errors.
+        None if there is anything but `--data-dir DIR`: the full command line then answers, with its
+        help and its errors.
     """
     merged = dict(environ)
     words = list(arguments)
@@ -41,6 +41,11 @@ def environment_from(arguments: Sequence[str], environ: Mapping[str, str]) -> di
             return None
         merged[_OPTIONS[option]] = value if equals else words.pop(0)
     return merged
+
+
+def main() -> int:
+    """Run the shim as this process's environment says, and return its exit code."""
+    return run_shim(os.environ)
 
 
 def run_shim(environ: Mapping[str, str], *, command: Sequence[str] | None = None) -> int:
@@ -54,8 +59,8 @@ def run_shim(environ: Mapping[str, str], *, command: Sequence[str] | None = None
         The exit code, always 0: a client that closes its end is no failure.
     """
     leave_at_once_on_signals()
+    output = Output(take_over_stdout())  # before anything is opened that could take a standard number
     parent = ParentWatch()
-    output = Output(take_over_stdout())
     shim_id = os.urandom(_SHIM_ID_BYTES)
 
     def find(timeout_seconds: float, on_wait: Callable[[], None]) -> DaemonLink:
@@ -69,5 +74,8 @@ def run_shim(environ: Mapping[str, str], *, command: Sequence[str] | None = None
             on_wait=on_wait,
         )
 
-    Relay(STDIN, output, parent, find).run()
+    try:
+        Relay(STDIN, output, parent, find).run()
+    finally:
+        output.close()
     return 0

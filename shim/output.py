@@ -23,7 +23,7 @@ class Output:
     """Lines that wait for the client to read them.
 
     Args:
-        fd: Where they are written; stays open.
+        fd: Where they are written; belongs to this object from now on.
     """
 
     __slots__ = ("_pending", "_poller", "_socket", "fd", "is_dead")
@@ -63,6 +63,13 @@ class Output:
             self.is_dead = True
             self._pending.clear()
         return written
+
+    def close(self) -> None:
+        """Close the descriptor; the client then sees the end."""
+        if self._socket is not None:
+            self._socket.close()
+        else:
+            os.close(self.fd)
 
     def _write(self) -> int:
         if self._socket is not None:

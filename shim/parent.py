@@ -8,7 +8,10 @@ seconds whether it was handed over to another parent.
 from __future__ import annotations
 
 import os
-import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LOOK_SECONDS = 2.0
 
@@ -41,9 +44,8 @@ class ParentWatch:
 
 
 def _pidfd_of(pid: int) -> int | None:
-    if sys.platform == "linux":
-        try:
-            return os.pidfd_open(pid)
-        except (OSError, AttributeError):  # an old kernel, a sandbox, or a Python built without it
-            return None
-    return None
+    pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+    try:
+        return pidfd_open(pid) if pidfd_open is not None else None
+    except OSError:  # an old kernel or a sandbox
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpstated.protocol.messages import UPGRADING, Forward, Goodbye
+from mcpstated.protocol.messages import Forward, Goodbye
 from mcpstated.protocol.violations import RemoteProtocolError
 
 TYPE_CHECKING = False

@@ -55,24 +55,20 @@ class Unsettled:
         return seq <= self._forwarded
 
     @property
-    def last(self) -> int:
-        """The number of the newest line."""
-        return self._last
-
-    @property
     def floor(self) -> int:
         """Every line below this number is settled."""
         return next(iter(self._lines), self._last + 1)
 
     def replay(self) -> list[tuple[int, int, bytes]]:
         """Return (number, mode, line) of all that a new daemon must be sent, in order."""
-        kept = [(seq, KEPT, line) for seq, line in self._kept.items()]
-        lines = [(seq, RESENT if self.was_forwarded(seq) else FRESH, line) for seq, line in self._lines.items()]
-        return kept + lines
+        again = [(seq, KEPT, line) for seq, line in sorted(self._kept.items())]
+        for seq, line in self._lines.items():
+            again.append((seq, RESENT if self.was_forwarded(seq) else FRESH, line))
+        return again
 
-    def take_up_to(self, last: int) -> list[tuple[int, bytes]]:
-        """Settle every line up to that number without an answer, and return them in order."""
-        taken = [(seq, line) for seq, line in self._lines.items() if seq <= last]
-        for seq, _line in taken:
-            self.settle(seq)
+    def take_all(self) -> list[tuple[int, bytes]]:
+        """Settle every line without an answer, and return them in order."""
+        taken = list(self._lines.items())
+        self._lines.clear()
+        self.weight_bytes = 0
         return taken

@@ -1,12 +1,10 @@
-"""From `tools/call` on the wire to the store and back.
+"""From the parameters of `tools/call` to the store and back.
 
-    relay -> MCP server -> ToolCalls -> coercion -> tool -> store
-                              |
-                              \\-> everything but tools/call -> FastMCP
+    parameters -> read_params -> coercion -> tool -> store
+                                              |
+                           tool result <- replies or failures
 
-It stands at the outer end of the server's middleware, where a result goes to the wire as it is. Further
-in, every call would pass FastMCP's own chain, and every document two rounds of validation, neither of
-which has anything to add here. Nothing but a protocol fault leaves it as an exception.
+Nothing but a protocol fault leaves it as an exception: everything else is for the model to read.
 """
 
 from __future__ import annotations
@@ -16,14 +14,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_INFO_META_KEY
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
+from mcp_types import INVALID_PARAMS
 
 from mcpstated.protocol import documents
 from mcpstated.protocol.errors import McpStateError, Unauthenticated
 from mcpstated.protocol.store import Caller
-from mcpstated.surface.coercion import Coercion, printable
+from mcpstated.protocol.wording import quote
+from mcpstated.surface.coercion import Coercion
 from mcpstated.surface.context import RequestContext
 from mcpstated.surface.failures import failure
 from mcpstated.surface.replies import success
@@ -31,9 +28,6 @@ from mcpstated.surface.tool import Call
 from mcpstated.surface.writer import writer_of
 
 if TYPE_CHECKING:
-    from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-    from mcp.server.lowlevel.server import Server
-
     from mcpstated.protocol.limits import Limits
     from mcpstated.protocol.store import Store
     from mcpstated.surface.replies import ToolResult
@@ -58,23 +52,6 @@ class ToolCalls:
         self._host = host
         self._tools = {tool.name: (tool.perform, Coercion(tool.parameters, limits)) for tool in tools}
 
-    def install(self, server: Server[Any]) -> None:
-        """Put this before everything else that `server` does with a message."""
-        stamp = {SERVER_INFO_META_KEY: server.server_info_stamp}
-
-        async def middleware(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-            if ctx.method == "tools/call" and ctx.request_id is not None:
-                result = await self.answer(ctx, *read_params(ctx.params, self._limits))
-                if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                    result["resultType"] = "complete"
-                    result["_meta"] = stamp
-                return result
-            if ctx.request_id is not None and not _is_served(server, ctx.method):
-                raise MCPError(code=METHOD_NOT_FOUND, message="Method not found", data=printable(ctx.method))
-            return await _without_text(ctx, call_next)
-
-        server.middleware.insert(0, middleware)
-
     async def answer(self, ctx: Any, name: str, arguments: Mapping[str, object]) -> ToolResult:
         """Return the result of one call.
 
@@ -89,9 +66,7 @@ class ToolCalls:
         entry = self._tools.get(name)
         if entry is None:
             known = ", ".join(self._tools)
-            raise MCPError(
-                code=INVALID_PARAMS, message=f"Unknown tool {printable(name)!r}; there are: {known}."
-            )
+            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool {quote(name)}; there are: {known}.")
         perform, coerce = entry
         ignored: tuple[str, ...] = ()
         try:
@@ -139,18 +114,3 @@ def read_params(params: Mapping[str, Any] | None, limits: Limits) -> tuple[str, 
     if not isinstance(arguments, dict):
         raise MCPError(code=INVALID_PARAMS, message="arguments must be an object.")
     return name, arguments
-
-
-def _is_served(server: Server[Any], method: str) -> bool:
-    return method == "initialize" or server.get_request_handler(method) is not None
-
-
-async def _without_text(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Go on, but let no text of an unexpected exception reach the client."""
-    try:
-        return await call_next(ctx)
-    except (MCPError, ValidationError):
-        raise
-    except Exception:
-        log.exception("request failed", extra={"fields": {"method": ctx.method}})
-        raise MCPError(code=INTERNAL_ERROR, message="Internal error") from None

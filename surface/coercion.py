@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcpstated.protocol import documents
 from mcpstated.protocol.errors import InvalidInput
+from mcpstated.protocol.wording import json_type, list_keys, printable, quote
 from mcpstated.surface.arguments import Arguments
 from mcpstated.surface.near_miss import find_missed
 
@@ -25,8 +27,16 @@ _INTEGER_TEXT = re.compile(r"-?[0-9]{1,18}(\.0+)?")
 _NUMBER_TEXT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?")
 _EXACT_FLOAT = 2.0**53
 """Up to here every integer is a float of its own."""
+_SHOWN_BELOW = 10**18
+_LEVELS_AROUND = 4
+"""What can be around a part of a document: the arguments, the operations, one operation, its mapping."""
 _MAX_IGNORED = 20
 _MAX_NAME_CHARS = 60
+
+
+def around(limits: Limits) -> Limits:
+    """Return the limits for JSON text that has documents, or parts of them, inside: a few levels more."""
+    return replace(limits, max_depth=limits.max_depth + _LEVELS_AROUND)
 
 
 class Coercion:
@@ -60,7 +70,8 @@ class Coercion:
         ignored = self._examine(unknown, given) if unknown else ()
         for name in self._required:
             if name not in values:
-                raise InvalidInput(f"{name} is required.", field=name)
+                beside = f" {list_keys(unknown)} is not known here." if unknown else ""
+                raise InvalidInput(f"{name} is required.{beside}", field=name)
         return Arguments(values, ignored)
 
     def _examine(self, unknown: list[str], given: Mapping[str, object]) -> tuple[str, ...]:
@@ -68,16 +79,11 @@ class Coercion:
         for name in unknown:
             if given[name] is not None and (missed := find_missed(name, absent)) is not None:
                 raise InvalidInput(
-                    f"There is no parameter {printable(name)!r}; did you mean {missed!r}? "
+                    f"There is no parameter {quote(name)}; did you mean {quote(missed)}? "
                     "Nothing was done. Call again with the right name, or leave it out.",
                     field=missed,
                 )
-        return tuple(sorted(map(printable, unknown))[:_MAX_IGNORED])
-
-
-def printable(name: str) -> str:
-    """Return a name that somebody else chose, short and encodable, for a reply."""
-    return name[:_MAX_NAME_CHARS].encode("utf-8", "replace").decode()
+        return tuple(sorted(printable(name, _MAX_NAME_CHARS) for name in unknown)[:_MAX_IGNORED])
 
 
 def _text(name: str, value: object, _schema: Schema, _limits: Limits) -> str:
@@ -121,10 +127,10 @@ def _object(name: str, value: object, _schema: Schema, limits: Limits) -> dict[s
 
 def _array(name: str, value: object, schema: Schema, limits: Limits) -> list[Any]:
     if isinstance(value, str):
-        decoded = documents.parse(value, field=name, limits=limits)
+        decoded = documents.parse(value, field=name, limits=around(limits))
     elif isinstance(value, list) and schema["items"].get("type") == "object":
         decoded = [
-            documents.parse(item, field=name, limits=limits) if isinstance(item, str) else item
+            documents.parse(item, field=name, limits=around(limits)) if isinstance(item, str) else item
             for item in value
         ]
     else:
@@ -139,21 +145,11 @@ def _wrong(name: str, wanted: str, value: object) -> InvalidInput:
 
 
 def _describe(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "an array"
     if isinstance(value, str):
-        return f"the text {printable(value)!r}"
-    if isinstance(value, float):
-        return f"the number {value!r}"
-    return (
-        f"the number {value}"
-        if isinstance(value, int) and abs(value) < 10**18
-        else "a number too long to show"
-    )
+        return f"the text {quote(value)}"
+    if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _SHOWN_BELOW):
+        return f"the {json_type(value)} {str(value).lower()}"
+    return json_type(value)
 
 
 _COERCERS: dict[str, Callable[[str, object, Schema, Limits], object]] = {

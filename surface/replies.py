@@ -7,6 +7,7 @@ clients show their model only one of the two.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mcpstated.protocol import documents
@@ -19,9 +20,10 @@ ToolResult = dict[str, Any]
 """The result of `tools/call` as the wire has it."""
 
 
+@lru_cache(maxsize=4096)
 def moment(seconds_unix: float) -> str:
-    """Return a time as ISO 8601 in UTC, with offset, to the millisecond."""
-    return datetime.fromtimestamp(seconds_unix, UTC).isoformat(timespec="milliseconds")
+    """Return a time as ISO 8601 in UTC to the millisecond: `2027-01-15T08:00:00.250Z`."""
+    return datetime.fromtimestamp(seconds_unix, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def metadata(info: HandleInfo) -> Success:

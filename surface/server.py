@@ -1,29 +1,21 @@
-"""The MCP server of the daemon: FastMCP declares and lists, `calls` answers.
-
-It offers what it serves and nothing else: six tools, no prompts, no resources, no log messages, and a
-list of tools that never changes while it runs.
-"""
+"""The MCP server of the daemon: FastMCP declares and lists the tools, `calls` answers them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from fastmcp import FastMCP
-from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
 from fastmcp.tools.base import Tool, ToolResult
-from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp_types import DiscoverResult, PaginatedRequestParams, RequestParams
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types import TextContent
 from pydantic import PrivateAttr
 
 from mcpstated.surface import state_delete, state_list, state_load, state_patch, state_save, state_touch
 from mcpstated.surface.calls import ToolCalls
+from mcpstated.surface.gate import Gate
 from mcpstated.surface.tool import OUTPUT_SCHEMA, StateTool
 
 if TYPE_CHECKING:
-    from mcp.server.context import ServerRequestContext
-
     from mcpstated.protocol.limits import Limits
     from mcpstated.protocol.store import Store
 
@@ -48,7 +40,7 @@ TOOLS: tuple[StateTool, ...] = (
 )
 
 
-def build_surface(store: Store, *, limits: Limits, host: str, version: str) -> FastMCP:
+def build_surface(store: Store, *, limits: Limits, host: str, version: str) -> FastMCP[Any]:
     """Return the MCP server over `store`.
 
     Args:
@@ -62,7 +54,7 @@ def build_surface(store: Store, *, limits: Limits, host: str, version: str) -> F
         RequestContext, or its tool calls are refused as unauthenticated.
     """
     calls = ToolCalls(TOOLS, store, limits=limits, host=host)
-    surface = Surface(
+    surface: FastMCP[Any] = FastMCP(
         NAME,
         instructions=INSTRUCTIONS,
         version=version,
@@ -70,29 +62,9 @@ def build_surface(store: Store, *, limits: Limits, host: str, version: str) -> F
         mask_error_details=True,
         dereference_schemas=False,  # the schemas hold no references
     )
-    calls.install(surface._mcp_server)
+    server = surface._mcp_server  # FastMCP has no public name for it
+    server.middleware.insert(0, Gate(calls, server, limits=limits))
     return surface
-
-
-class Surface(FastMCP[Any]):
-    """FastMCP with the handlers of what is offered, so that the capabilities tell the truth."""
-
-    def _setup_handlers(self) -> None:
-        server = self._mcp_server
-        server.add_request_handler("tools/list", PaginatedRequestParams, self._on_list_tools)
-        server.add_request_handler("server/discover", RequestParams, self._on_discover)
-        server.notification_options = NotificationOptions()
-
-    async def _on_discover(
-        self, ctx: ServerRequestContext[Any, Any], _params: RequestParams | None
-    ) -> DiscoverResult:
-        """Answer as the SDK does, without the extensions that FastMCP would add."""
-        server = self._mcp_server
-        return DiscoverResult(
-            supported_versions=list(MODERN_PROTOCOL_VERSIONS),
-            capabilities=Server.get_capabilities(server, protocol_version=ctx.protocol_version),
-            instructions=server.instructions,
-        )
 
 
 class DeclaredTool(Tool):
@@ -110,10 +82,9 @@ class DeclaredTool(Tool):
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """Answer a call that came through another FastMCP server."""
-        context: Context = get_context()
-        reply = await self._calls.answer(context.request_context, self.name, arguments)
+        reply = await self._calls.answer(get_context().request_context, self.name, arguments)
         return ToolResult(
-            content=[block["text"] for block in reply["content"]],
+            content=[TextContent(type="text", text=block["text"]) for block in reply["content"]],
             structured_content=reply["structuredContent"],
             is_error=reply["isError"],
         )

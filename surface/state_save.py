@@ -111,7 +111,10 @@ TOOL = StateTool(
                 "description": "Expire that many days from now; left out, a new state never expires and an "
                 "existing one keeps its expiry",
             },
-            "title": {"type": "string", "description": "A line that people will recognise in a list"},
+            "title": {
+                "type": "string",
+                "description": "A line that people will recognise in a list; empty removes it",
+            },
         },
         "required": ["state"],
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ TESTS = Path(__file__).parent
 MARK = "requirement"
 
 
+@functools.cache
 def used_ids() -> dict[str, list[str]]:
     """Return every id that a test names, with the tests that name it, read from the source alone."""
     found: dict[str, list[str]] = {}

@@ -19,14 +19,16 @@ from mcpstated.protocol.settings import LOG_LEVELS
     "--idle-seconds",
     type=float,
     metavar="N",
-    help="Leave after that long without sessions; 0 means never.  [env: MCPSTATED_IDLE_SECONDS; default: 900]",
+    help="Leave when alone for so long; 0 means never.  [env: MCPSTATED_IDLE_SECONDS; default: 900]",
 )
 @click.option(
     "--log-level",
     type=click.Choice(LOG_LEVELS),
     help="How much goes into the log.  [env: MCPSTATED_LOG_LEVEL; default: info]",
 )
-@click.option("--ready-fd", type=click.IntRange(min=0), hidden=True, help="Where to say that it is ready, or why not.")
+@click.option(
+    "--ready-fd", type=click.IntRange(min=0), hidden=True, help="Where to say that it is ready, or why not."
+)
 @pass_invocation
 def command(
     invocation: Invocation, idle_seconds: float | None, log_level: str | None, ready_fd: int | None

@@ -48,14 +48,16 @@ def command(invocation: Invocation, handle: str, yes: bool) -> Result:
     receipt = call_daemon(invocation, delete, start=True)
     return Result(
         "delete",
-        data={"handle": receipt.info.handle, "version": receipt.info.version, "is_deleted": receipt.is_deleted},
+        data={"handle": receipt.info.handle, "is_deleted": receipt.is_deleted},
         blocks=(Line(f"{receipt.info.handle} is deleted.", "good"),),
     )
 
 
 def _is_confirmed(invocation: Invocation, handle: str) -> bool:
     if not sys.stdin.isatty():
-        raise click.UsageError("This deletes for good and there is no terminal to ask on; say --yes if you mean it.")
+        raise click.UsageError(
+            "This deletes for good and there is no terminal to ask on; say --yes if you mean it."
+        )
 
     async def load(client: DaemonClient) -> Loaded:
         return await client.load(handle)

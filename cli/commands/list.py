@@ -24,7 +24,9 @@ _PAGE = Limits().max_list_page
 @click.command("list")
 @click.option("--kind", metavar="KIND", help="Only handles of this kind.")
 @click.option("--query", metavar="WORDS", help="Only handles with all these words in handle, title or kind.")
-@click.option("--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="At most that many.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True, help="At most that many."
+)
 @click.option("--cursor", metavar="CURSOR", help="Go on where an earlier list ended.")
 @click.option("--all", "is_all", is_flag=True, help="All of them, however many.")
 @user_option

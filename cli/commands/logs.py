@@ -18,7 +18,9 @@ _POLL_SECONDS = 0.2
 
 
 @click.command("logs")
-@click.option("-n", "--lines", type=click.IntRange(0, 1_000_000), default=50, show_default=True, help="How many.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0, 1_000_000), default=50, show_default=True, help="How many."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until Ctrl-C.")
 @json_option
 @data_dir_option

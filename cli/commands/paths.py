@@ -32,8 +32,11 @@ def command(invocation: Invocation) -> Result:
     ]
     notes = notes_on(settings.paths, os.environ)
     table = Rows(
-        (Column("WHAT"), Column("THERE"), Column("PATH", grows=True)),
-        tuple((str(entry["meaning"]), "yes" if entry["exists"] else "no", str(entry["path"])) for entry in entries),
+        (Column("PATH"), Column("THERE"), Column("WHAT", grows=True)),
+        tuple(
+            (str(entry["path"]), "yes" if entry["exists"] else "no", str(entry["meaning"]))
+            for entry in entries
+        ),
     )
     blocks: list[Block] = [table, *(Line(f"\n{note}", "dim") for note in notes)]
     return Result("paths", data={"paths": entries, "notes": notes}, blocks=tuple(blocks))
@@ -43,15 +46,15 @@ def files_of(settings: DaemonSettings) -> list[tuple[str, str, str]]:
     """Return name, path and meaning of everything that belongs to a store."""
     paths = settings.paths
     files = [
-        ("data_dir", paths.data_dir, "everything (mode 0700)"),
-        ("database", settings.database, "the states: copy with `sqlite3 FILE .backup`"),
-        ("database_wal", f"{settings.database}-wal", "newest changes, part of the states"),
-        ("database_shm", f"{settings.database}-shm", "index of the newest changes"),
-        ("config", paths.config, "settings; yours to write"),
+        ("data_dir", paths.data_dir, "everything"),
+        ("database", settings.database, "the states"),
+        ("database_wal", f"{settings.database}-wal", "the newest changes of them"),
+        ("database_shm", f"{settings.database}-shm", "an index of those"),
+        ("config", paths.config, "settings, yours to write"),
         ("socket", paths.socket, "where the daemon listens"),
-        ("lock", paths.lock, "held by the daemon while it runs"),
-        ("start_lock", paths.start_lock, "held while one is started"),
-        ("log", paths.log, "what the daemon did"),
+        ("lock", paths.lock, "held while it runs"),
+        ("start_lock", paths.start_lock, "held while it starts"),
+        ("log", paths.log, "what it did"),
     ]
     older = range(1, settings.limits.log_files)
     return files + [
@@ -75,5 +78,7 @@ def notes_on(paths: Paths, environ: Mapping[str, str]) -> list[str]:
             "MCPSTATED_DATA_DIR in every client's configuration."
         )
     if Path(paths.socket).parent != Path(paths.data_dir) and "MCPSTATED_SOCKET" not in environ:
-        notes.append("The data directory's path is too long for a socket, so the socket has a directory of its own.")
+        notes.append(
+            "The data directory's path is too long for a socket, so the socket has a directory of its own."
+        )
     return notes

@@ -6,14 +6,13 @@ appear in the help, and serves a command line with options before that word.
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from mcpstated.cli.options import Invocation, data_dir_option, pass_invocation
+from mcpstated.cli.options import Invocation, data_dir_option, pass_invocation, user_option
 
 
 @click.command("shim")
+@user_option
 @data_dir_option
 @pass_invocation
 def command(invocation: Invocation) -> int:
@@ -21,8 +20,6 @@ def command(invocation: Invocation) -> int:
 
     This is the command to put into a client's configuration. It starts the daemon if none runs.
     """
-    from mcpstated.shim.main import main
+    from mcpstated.shim.main import run_shim
 
-    if invocation.data_dir:
-        os.environ["MCPSTATED_DATA_DIR"] = invocation.data_dir
-    return main()
+    return run_shim(invocation.environ())

@@ -28,8 +28,17 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @handle_argument
-@click.option("--path", metavar="PATH", help="Only the part there: dotted (sources.0 is a key), or a JSON Pointer (/sources/0).")
-@click.option("--version", type=click.IntRange(1, 2**63 - 1), metavar="N", help="An older version, as far as history goes.")
+@click.option(
+    "--path",
+    metavar="PATH",
+    help="Only the part there: dotted (sources.0 is a key), or a JSON Pointer (/sources/0).",
+)
+@click.option(
+    "--version",
+    type=click.IntRange(1, 2**63 - 1),
+    metavar="N",
+    help="An older version, as far as history goes.",
+)
 @user_option
 @json_option
 @data_dir_option

@@ -28,7 +28,9 @@ ANSWER_SECONDS = 5.0
 
 
 @click.command("status")
-@click.option("-w", "--watch", is_flag=True, help="Keep the screen up to date until Ctrl-C, with the user's changes.")
+@click.option(
+    "-w", "--watch", is_flag=True, help="Keep the screen up to date until Ctrl-C, with the user's changes."
+)
 @user_option
 @json_option
 @data_dir_option

@@ -29,4 +29,6 @@ def command(invocation: Invocation) -> Result:
     pid = trio.run(stop)
     if pid is None:
         return Result("stop", data={"stopped": None}, blocks=(Line("No daemon is running."),))
-    return Result("stop", data={"stopped": {"pid": pid}}, blocks=(Line(f"The daemon (pid {pid}) has stopped.", "good"),))
+    return Result(
+        "stop", data={"stopped": {"pid": pid}}, blocks=(Line(f"The daemon (pid {pid}) has stopped.", "good"),)
+    )

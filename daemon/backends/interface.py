@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mcpstated.protocol.store import CallToken, HandleId, HandleInfo, Space
 
 
-class StoreRefused(Exception):  # noqa: N818 - it reads as what happened
+class StoreRefused(Exception):
     """The store cannot be opened and was left as it is; the text says why, for the person who starts it."""
 
 
@@ -198,7 +198,9 @@ class Backend(Protocol):
     async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
         """Append the changes whose base still is the newest version, in order, atomically and durably.
 
-        A later change of the batch may build on an earlier one. If this raises, none was applied.
+        A later change of the batch may build on an earlier one of the same handle; once one of them is
+        not applied, those after it are conflicts, even if the version happens to fit. If this raises,
+        none was applied.
 
         Args:
             settled: Ledger rows below these sequence numbers, by origin, may be forgotten along the way.
@@ -239,7 +241,9 @@ class Backend(Protocol):
         """Return what the ledger says of a call; None if it was never applied."""
         ...
 
-    async def expire(self, now: float, *, limit: int, owner: tuple[Space, str] | None = None) -> Sequence[Removed]:
+    async def expire(
+        self, now: float, *, limit: int, owner: tuple[Space, str] | None = None
+    ) -> Sequence[Removed]:
         """Delete up to `limit` handles whose time has passed, of one owner or of everyone."""
         ...
 
@@ -247,10 +251,12 @@ class Backend(Protocol):
         """Remove up to about `limit` rows of deleted handles; return how many were removed."""
         ...
 
-    async def forget(
-        self, *, before: float, settled: Mapping[bytes, int], limit: int
-    ) -> int:
-        """Remove up to `limit` ledger rows made before a time or settled; return how many were removed."""
+    async def forget_settled(self, settled: Mapping[bytes, int]) -> None:
+        """Remove the ledger rows below these sequence numbers, by origin."""
+        ...
+
+    async def forget_old(self, *, before: float, limit: int) -> int:
+        """Remove up to `limit` ledger rows made before a time; return how many were removed."""
         ...
 
     async def aged(self, *, before: float, limit: int) -> Sequence[Key]:
@@ -258,20 +264,23 @@ class Backend(Protocol):
         ...
 
     async def plan_fold(
-        self, key: Key, *, keep_changes: int, keep_bytes: int, before: float, slack: float
+        self, key: Key, *, keep_changes: int, keep_bytes: int, before: float
     ) -> FoldPlan | None:
-        """Return where the history should begin; None if it is short enough.
+        """Return where the history should begin so that it fits; None if nothing is to be removed.
+
+        A checkpoint that is there already is preferred to writing one just for this.
 
         Args:
             before: Changes made before this time are folded whatever their number.
-            slack: The part by which a limit may be passed until a checkpoint is written just for this.
         """
         ...
 
-    async def fold(self, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, *, limit: int) -> bool:
+    async def fold(
+        self, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, *, limit: int
+    ) -> int | None:
         """Let the history begin at the plan's version and remove up to `limit` older rows.
 
-        Returns: True if older rows are left: call it again.
+        Returns: The bytes of history that are kept; None if older rows are left: call it again.
         """
         ...
 

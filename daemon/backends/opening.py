@@ -25,7 +25,7 @@ QUICK_CHECK_MAX_BYTES = 256 * 1024 * 1024
 """Larger files are not read through at every start; their pages are still checked as they are read."""
 
 
-def prepare(path: Path) -> None:
+def prepare(path: Path, vfs: str | None = None) -> None:
     """Make sure that a database file is there, and that it is one of ours. Runs in any thread.
 
     Raises:
@@ -36,7 +36,7 @@ def prepare(path: Path) -> None:
         found = path.stat()
     except FileNotFoundError:
         _refuse_orphaned_log(path)
-        _create_file(path)
+        _create_file(path, vfs)
         return
     except OSError as error:
         raise StoreRefused(f"{path} cannot be reached: {error.strerror}.") from error
@@ -44,7 +44,7 @@ def prepare(path: Path) -> None:
         raise StoreRefused(f"{path} is not a file; it was left as it is.")
     if found.st_size == 0:
         raise StoreRefused(f"{path} is empty, and a store never is; it was left as it is.")
-    _check_stranger(path)
+    _check_stranger(path, vfs)
 
 
 def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
@@ -54,7 +54,8 @@ def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
         StoreRefused: It is damaged, locked or too new. The file is as before, its log too.
     """
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
-    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # if it is refused, closing must not write either
+    if _has_log(path):  # if the store is refused, closing it must not move the log into it
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     db.pragma("trusted_schema", "OFF")
     db.pragma("foreign_keys", "ON")
     try:
@@ -90,11 +91,13 @@ def refusal(path: Path, error: Exception) -> StoreRefused:
     return StoreRefused(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.")
 
 
-def _check_stranger(path: Path) -> None:
+def _check_stranger(path: Path, vfs: str | None) -> None:
     """Look at a file's header without touching its log, its locks or anything beside it."""
     try:
         db = apsw.Connection(
-            f"file:{quote(str(path))}?mode=ro&immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            f"file:{quote(str(path))}?mode=ro&immutable=1",
+            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+            vfs=vfs,
         )
         try:
             check_identity(db, str(path))
@@ -104,12 +107,12 @@ def _check_stranger(path: Path) -> None:
         raise StoreRefused(_reason(path, error)) from error
 
 
-def _create_file(path: Path) -> None:
+def _create_file(path: Path, vfs: str | None) -> None:
     draft = path.with_name(path.name + ".new")
     try:
         for leftover in (draft, *(_beside(draft, suffix) for suffix in ("-journal", "-wal", "-shm"))):
             leftover.unlink(missing_ok=True)
-        db = apsw.Connection(str(draft))
+        db = apsw.Connection(str(draft), vfs=vfs)
         try:
             db.pragma("synchronous", "FULL")
             db.pragma("fullfsync", "ON")
@@ -124,10 +127,10 @@ def _create_file(path: Path) -> None:
 
 
 def _refuse_orphaned_log(path: Path) -> None:
-    log = _beside(path, "-wal")
-    if log.exists() and log.stat().st_size > 0:
+    if _has_log(path):
         raise StoreRefused(
-            f"{path} is missing but its write-ahead log {log} is there. Put the database back, or move the log away."
+            f"{path} is missing but its write-ahead log {_beside(path, '-wal')} is there. "
+            "Put the database back, or move the log away."
         )
 
 
@@ -155,6 +158,11 @@ def _flush_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _has_log(path: Path) -> bool:
+    log = _beside(path, "-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
-from pathlib import Path
 import apsw
 
 from mcpstated.daemon.backends.interface import (
@@ -121,9 +121,11 @@ def list_page(
         )
         handles = tuple(_info(row) for row in rows)
         total: Any = db.execute(
-            "SELECT count(*) FROM handles"
-            " WHERE space = :space AND user = :user AND deleted_at IS NULL"
-            " AND (:kind IS NULL OR kind = :kind) AND (expires_at IS NULL OR expires_at > :now)",
+            "SELECT (SELECT coalesce(sum(handles), 0) FROM holdings"
+            "   WHERE space = :space AND user = :user AND (:kind IS NULL OR kind = :kind))"
+            " - (SELECT count(*) FROM handles INDEXED BY handles_by_expiry"
+            "   WHERE expires_at <= :now AND deleted_at IS NULL"
+            "   AND space = :space AND user = :user AND (:kind IS NULL OR kind = :kind))",
             bindings,
         ).get
         return StoredPage(handles, total)
@@ -157,7 +159,7 @@ def count(db: apsw.Connection, space: Space, user: str) -> tuple[int, int]:
 
     def work() -> tuple[int, int]:
         held: Any = db.execute(
-            "SELECT count(*) FROM handles WHERE space = ? AND user = ? AND deleted_at IS NULL", (space, user)
+            "SELECT coalesce(sum(handles), 0) FROM holdings WHERE space = ? AND user = ?", (space, user)
         ).get
         return held, newest_revision(db)
 
@@ -184,11 +186,16 @@ def opened(db: apsw.Connection) -> Opened:
 
 def status(db: apsw.Connection, path: Path, now: float) -> BackendStatus:
     """Return size, counts and versions."""
-    size_bytes = sum(file.stat().st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists())
+    size_bytes = sum(
+        file.stat().st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists()
+    )
 
     def work() -> BackendStatus:
         handles: Any = db.execute(
-            "SELECT count(*) FROM handles WHERE deleted_at IS NULL AND (expires_at IS NULL OR expires_at > ?)", (now,)
+            "SELECT (SELECT coalesce(sum(handles), 0) FROM holdings)"
+            " - (SELECT count(*) FROM handles INDEXED BY handles_by_expiry"
+            "   WHERE expires_at <= ? AND deleted_at IS NULL)",
+            (now,),
         ).get
         return BackendStatus(
             str(path), size_bytes, newest_revision(db), handles, SCHEMA_VERSION, apsw.sqlite_lib_version()

@@ -44,14 +44,23 @@ def _version_1(db: apsw.Connection) -> None:
             UNIQUE (space, user, handle)
         ) STRICT;
 
-        -- Serves lists, their totals and the quota from its own pages. Nothing else of the row that a
-        -- patch changes is indexed.
-        CREATE INDEX handles_by_revision ON handles (space, user, revision DESC, kind, expires_at)
+        -- Serves lists in their order and filters from its own pages. Nothing else of the row that a patch
+        -- changes is indexed. `deleted_at` is always null in it, but SQLite would look at the row for it.
+        CREATE INDEX handles_by_revision ON handles (space, user, revision DESC, kind, expires_at, deleted_at)
             WHERE deleted_at IS NULL;
         CREATE INDEX handles_by_expiry ON handles (expires_at)
             WHERE expires_at IS NOT NULL AND deleted_at IS NULL;
         CREATE INDEX handles_deleted ON handles (deleted_at)
             WHERE deleted_at IS NOT NULL;
+
+        -- How many live handles there are, expired ones included, so that nobody has to count them.
+        CREATE TABLE holdings (
+            space TEXT NOT NULL,
+            user TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            handles INTEGER NOT NULL,
+            PRIMARY KEY (space, user, kind)
+        ) STRICT, WITHOUT ROWID;
 
         -- AUTOINCREMENT: a revision is never used again, even after its change was folded away.
         CREATE TABLE changes (

@@ -66,7 +66,7 @@ class SQLiteBackend:
 
     async def open(self) -> Opened:
         """Open or create the file and check it. Raises: StoreRefused."""
-        await trio.to_thread.run_sync(opening.prepare, self._path)
+        await trio.to_thread.run_sync(opening.prepare, self._path, self._vfs)
         try:
             self._writer = await self._connect(apsw.SQLITE_OPEN_READWRITE)
             await _run(self._writer, opening.configure_writer, self._path, self._limits.wal_bytes)
@@ -84,7 +84,7 @@ class SQLiteBackend:
         """Close both connections, the writer last: it folds the write-ahead log into the file."""
         reader, writer = self._reader, self._writer
         self._reader = self._writer = None
-        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+        with trio.move_on_after(CLOSE_SECONDS, shield=True), _without_deadline():
             for connection in (reader, writer):
                 if connection is not None:
                     with contextlib.suppress(apsw.Error):
@@ -124,7 +124,9 @@ class SQLiteBackend:
         """Return what the ledger says of a call."""
         return await self._read("recall", reading.recall, origin, sequence)
 
-    async def expire(self, now: float, *, limit: int, owner: tuple[Space, str] | None = None) -> Sequence[Removed]:
+    async def expire(
+        self, now: float, *, limit: int, owner: tuple[Space, str] | None = None
+    ) -> Sequence[Removed]:
         """Delete handles whose time has passed."""
         return await self._write("expire", sweeping.expire, now, limit, owner)
 
@@ -132,21 +134,27 @@ class SQLiteBackend:
         """Remove rows of deleted handles."""
         return await self._write("purge", sweeping.purge, limit)
 
-    async def forget(self, *, before: float, settled: Mapping[bytes, int], limit: int) -> int:
-        """Remove ledger rows that are no longer needed."""
-        return await self._write("forget", sweeping.forget, before, settled, limit)
+    async def forget_settled(self, settled: Mapping[bytes, int]) -> None:
+        """Remove ledger rows that their shims have settled."""
+        await self._write("forget", writing.forget_settled, settled)
+
+    async def forget_old(self, *, before: float, limit: int) -> int:
+        """Remove ledger rows that are too old to be asked for."""
+        return await self._write("forget", sweeping.forget_old, before, limit)
 
     async def aged(self, *, before: float, limit: int) -> Sequence[Key]:
         """Return handles with changes from before a time."""
         return await self._read("aged", sweeping.aged, before, limit)
 
     async def plan_fold(
-        self, key: Key, *, keep_changes: int, keep_bytes: int, before: float, slack: float
+        self, key: Key, *, keep_changes: int, keep_bytes: int, before: float
     ) -> FoldPlan | None:
         """Return where a handle's history should begin."""
-        return await self._read("plan_fold", sweeping.plan_fold, key, keep_changes, keep_bytes, before, slack)
+        return await self._read("plan_fold", sweeping.plan_fold, key, keep_changes, keep_bytes, before)
 
-    async def fold(self, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, *, limit: int) -> bool:
+    async def fold(
+        self, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, *, limit: int
+    ) -> int | None:
         """Remove history that is older than the plan's version."""
         return await self._write("fold", sweeping.fold, key, plan, checkpoint, limit)
 
@@ -159,7 +167,7 @@ class SQLiteBackend:
         return await self._read("status", reading.status, self._path, now)
 
     async def _connect(self, flags: int) -> apsw.AsyncConnection:
-        token = apsw.async_controller.set(apsw.aio.Trio)
+        token = apsw.async_controller.set(cast("apsw.AsyncConnectionController", apsw.aio.Trio))
         try:
             with _without_deadline():
                 return await apsw.Connection.as_async(str(self._path), flags=flags, vfs=self._vfs)
@@ -180,12 +188,13 @@ class SQLiteBackend:
         try:
             return await _run(connection, work, *arguments)
         except apsw.FullError as error:
-            self._errors.error(f"{what} full", f"storage was full during={what}", error)
+            self._errors.error("storage was full", error, operation=what)
             raise StorageFull(
-                "The disk is full: nothing was stored. Reading and deleting still work; free some space and try again."
+                "The disk is full: nothing was stored. Reading still works. Free some space on the disk, "
+                "then try again."
             ) from error
         except (apsw.Error, OSError) as error:
-            self._errors.error(f"{what} {type(error).__name__}", f"storage failed during={what}", error)
+            self._errors.error("storage failed", error, operation=what)
             raise BackendError(
                 "The storage failed and nothing was stored; the daemon's log has the reason. Try again."
             ) from error

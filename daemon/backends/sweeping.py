@@ -7,17 +7,20 @@ short transaction, so that a sweep of a large store never keeps a caller waiting
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from mcpstated.daemon.backends.interface import FoldPlan, Key, Removed, StoredCheckpoint
-from mcpstated.daemon.backends.writing import in_transaction, newest_revision
+from mcpstated.daemon.backends.writing import count_holding, in_transaction, newest_revision
+from mcpstated.daemon.logs import log_event
 from mcpstated.protocol.store import HandleId, Space
 
 log = logging.getLogger("mcpstated.engine")
+
+NEAR = 0.125
+"""A checkpoint that keeps at most this part too many changes is as good as one written just for a fold."""
 
 
 def expire(db: apsw.Connection, now: float, limit: int, owner: tuple[Space, str] | None) -> list[Removed]:
@@ -37,7 +40,8 @@ def expire(db: apsw.Connection, now: float, limit: int, owner: tuple[Space, str]
         for handle_id, its_space, its_user, handle, kind, version in due:
             revision += 1
             db.execute(
-                "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = '', deleted_at = ?"
+                "UPDATE handles"
+                " SET version = ?, revision = ?, updated_at = ?, last_writer = '', deleted_at = ?"
                 " WHERE id = ?",
                 (version + 1, revision, now, now, handle_id),
             )
@@ -47,6 +51,7 @@ def expire(db: apsw.Connection, now: float, limit: int, owner: tuple[Space, str]
                 (revision, handle_id, version + 1, now),
             )
             key = Key(its_space, its_user, HandleId(handle))
+            count_holding(db, key, kind, -1)
             removed.append(Removed(key, kind, version + 1, revision, now))
         return removed
 
@@ -72,19 +77,16 @@ def purge(db: apsw.Connection, limit: int) -> int:
     return in_transaction(db, work)
 
 
-def forget(db: apsw.Connection, before: float, settled: Mapping[bytes, int], limit: int) -> int:
-    """Remove ledger rows that nobody will ask for. See `Backend.forget`."""
+def forget_old(db: apsw.Connection, before: float, limit: int) -> int:
+    """Remove ledger rows that nobody will ask for. See `Backend.forget_old`."""
 
     def work() -> int:
-        removed = 0
-        for origin, floor in settled.items():
-            db.execute("DELETE FROM ledger WHERE origin = ? AND sequence < ?", (origin, floor))
-            removed += db.changes()
         db.execute(
-            "DELETE FROM ledger WHERE (origin, sequence) IN (SELECT origin, sequence FROM ledger WHERE at < ? LIMIT ?)",
+            "DELETE FROM ledger WHERE (origin, sequence) IN"
+            " (SELECT origin, sequence FROM ledger WHERE at < ? LIMIT ?)",
             (before, limit),
         )
-        return removed + db.changes()
+        return db.changes()
 
     return in_transaction(db, work)
 
@@ -96,7 +98,8 @@ def aged(db: apsw.Connection, before: float, limit: int) -> list[Key]:
     """
     rows: Any = db.execute(
         "SELECT DISTINCT h.space, h.user, h.handle"
-        " FROM (SELECT handle_id, at FROM changes ORDER BY revision LIMIT ?) c JOIN handles h ON h.id = c.handle_id"
+        " FROM (SELECT handle_id, at FROM changes ORDER BY revision LIMIT ?) c"
+        " JOIN handles h ON h.id = c.handle_id"
         " WHERE c.at < ? AND h.deleted_at IS NULL",
         (limit, before),
     )
@@ -104,86 +107,85 @@ def aged(db: apsw.Connection, before: float, limit: int) -> list[Key]:
 
 
 def plan_fold(
-    db: apsw.Connection, key: Key, keep_changes: int, keep_bytes: int, before: float, slack: float
+    db: apsw.Connection, key: Key, keep_changes: int, keep_bytes: int, before: float
 ) -> FoldPlan | None:
-    """Return where the history of a handle should begin. See `Backend.plan_fold`.
-
-    A checkpoint that is there already costs nothing to begin with; one is written just for this only
-    when a limit is passed by more than the slack, or for age.
-    """
+    """Return where the history of a handle should begin. See `Backend.plan_fold`."""
     head = _head(db, key)
     if head is None:
         return None
     handle_id, version, oldest = head
-    by_count = version - keep_changes
-    by_bytes, excess_bytes = _version_within(db, handle_id, keep_bytes)
     by_age: Any = db.execute(
         "SELECT coalesce(max(version), 0) FROM changes WHERE handle_id = ? AND at < ?", (handle_id, before)
     ).get
-    wanted = max(by_count, by_bytes, by_age)
-    stale: Any = db.execute(
-        "SELECT count(*) FROM changes WHERE handle_id = ? AND version <= ?", (handle_id, min(wanted, oldest))
-    ).get
-    if wanted <= oldest and not stale:
-        return None
-    existing: Any = db.execute(
-        "SELECT coalesce(max(version), 0) FROM checkpoints WHERE handle_id = ? AND version <= ?", (handle_id, wanted)
-    ).get
-    is_far_beyond = (
-        by_age > oldest or by_count - oldest > keep_changes * slack or excess_bytes > keep_bytes * slack
-    )
-    if existing != wanted and wanted > oldest and is_far_beyond:
+    by_bytes = _version_beyond(db, handle_id, keep_bytes)
+    wanted = max(version - keep_changes, by_age, by_bytes)
+    if wanted > oldest:
+        existing: Any = db.execute(
+            "SELECT max(version) FROM checkpoints WHERE handle_id = ? AND version <= ?", (handle_id, wanted)
+        ).get
+        is_near = by_bytes < wanted and wanted - existing <= keep_changes * NEAR
+        if existing == wanted or (is_near and existing > oldest):
+            return FoldPlan(existing, is_checkpointed=True)
         return FoldPlan(wanted, is_checkpointed=False)
-    return FoldPlan(max(existing, oldest), is_checkpointed=True) if existing > oldest or stale else None
+    leftovers = db.execute(
+        "SELECT 1 FROM changes WHERE handle_id = ? AND version <= ?", (handle_id, wanted)
+    ).get
+    return FoldPlan(oldest, is_checkpointed=True) if leftovers else None
 
 
 def fold(
     db: apsw.Connection, key: Key, plan: FoldPlan, checkpoint: StoredCheckpoint | None, limit: int
-) -> bool:
+) -> int | None:
     """Begin the history at the plan's version and remove what is older. See `Backend.fold`."""
 
-    def work() -> bool:
+    def work() -> int | None:
         head = _head(db, key)
-        if head is None or plan.version > head[1]:
-            return False
+        if head is None:
+            return 0
         handle_id = head[0]
         if checkpoint is not None:
-            db.execute(
-                "INSERT OR IGNORE INTO checkpoints"
-                " (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    handle_id,
-                    checkpoint.version,
-                    checkpoint.revision,
-                    checkpoint.title,
-                    checkpoint.expires_at,
-                    checkpoint.ttl_days,
-                    checkpoint.writer,
-                    checkpoint.at,
-                    checkpoint.document,
-                ),
-            )
-        base = db.execute(
+            _add_checkpoint(db, handle_id, checkpoint)
+        if not db.execute(
             "SELECT 1 FROM checkpoints WHERE handle_id = ? AND version = ?", (handle_id, plan.version)
-        ).get
-        if base is None:  # nothing to begin with: the head would be lost
-            return False
+        ).get:
+            log_event(log, "error", "fold found no checkpoint to begin with", version=plan.version)
+            return 0
         db.execute(
-            "UPDATE handles SET oldest_version = max(oldest_version, ?) WHERE id = ?", (plan.version, handle_id)
+            "UPDATE handles SET oldest_version = max(oldest_version, ?) WHERE id = ?",
+            (plan.version, handle_id),
         )
         if _remove_history(db, handle_id, upto=plan.version, limit=limit) >= limit:
-            return True
-        db.execute(
+            return None
+        kept: Any = db.execute(
             "UPDATE handles SET history_bytes ="
             " (SELECT coalesce(sum(octet_length(body)), 0) FROM changes WHERE handle_id = :id)"
-            " + (SELECT coalesce(sum(octet_length(document)), 0) FROM checkpoints WHERE handle_id = :id)"
-            " WHERE id = :id",
+            " + (SELECT coalesce(sum(octet_length(document)), 0) FROM checkpoints"
+            "    WHERE handle_id = :id AND version > oldest_version)"
+            " WHERE id = :id RETURNING history_bytes",
             {"id": handle_id},
-        )
-        return False
+        ).fetchall()
+        return int(kept[0][0])
 
     return in_transaction(db, work)
+
+
+def _add_checkpoint(db: apsw.Connection, handle_id: int, checkpoint: StoredCheckpoint) -> None:
+    db.execute(
+        "INSERT OR IGNORE INTO checkpoints"
+        " (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            handle_id,
+            checkpoint.version,
+            checkpoint.revision,
+            checkpoint.title,
+            checkpoint.expires_at,
+            checkpoint.ttl_days,
+            checkpoint.writer,
+            checkpoint.at,
+            checkpoint.document,
+        ),
+    )
 
 
 def tidy(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
@@ -197,7 +199,7 @@ def tidy(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
         return
     is_busy, _frames, _moved = next(iter(db.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
     if is_busy:
-        log.warning("write-ahead log kept long by another program's open read size_bytes=%d", size_bytes)
+        log_event(log, "warning", "write-ahead log was kept long by an open read", size_bytes=size_bytes)
 
 
 def _remove_history(db: apsw.Connection, handle_id: int, *, upto: int | None, limit: int) -> int:
@@ -220,21 +222,21 @@ def _remove_history(db: apsw.Connection, handle_id: int, *, upto: int | None, li
     return removed
 
 
-def _version_within(db: apsw.Connection, handle_id: int, keep_bytes: int) -> tuple[int, int]:
-    """Return the version after which the kept history fits `keep_bytes`, and by how much all of it does not."""
+def _version_beyond(db: apsw.Connection, handle_id: int, keep_bytes: int) -> int:
+    """Return the newest version whose change does not fit into `keep_bytes` any more; 0 if all do."""
     kept = 0
-    version = 0
     rows: Any = db.execute(
         "SELECT c.version, octet_length(c.body) + coalesce(octet_length(p.document), 0)"
         " FROM changes c LEFT JOIN checkpoints p ON p.handle_id = c.handle_id AND p.version = c.version"
         " WHERE c.handle_id = ? ORDER BY c.version DESC",
         (handle_id,),
     )
-    for its_version, size_bytes in rows:
+    for version, size_bytes in rows:
         kept += size_bytes
-        if kept > keep_bytes and not version:
-            version = its_version
-    return version, max(0, kept - keep_bytes)
+        if kept > keep_bytes:
+            rows.close()
+            return int(version)
+    return 0
 
 
 def _head(db: apsw.Connection, key: Key) -> tuple[int, int, int] | None:

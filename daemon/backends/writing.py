@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import apsw
 
-from mcpstated.daemon.backends.interface import Applied, Conflict, NewChange, Outcome, Repeated
+from mcpstated.daemon.backends.interface import Applied, Conflict, Key, NewChange, Outcome, Repeated
 
 T = TypeVar("T")
 
@@ -35,22 +35,34 @@ def append(db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[b
     def work() -> list[Outcome]:
         revision = newest_revision(db)
         outcomes: list[Outcome] = []
+        broken: set[Key] = set()
         for change in changes:
-            outcome = _append_one(db, change, revision + 1)
+            outcome = Conflict() if change.key in broken else _append_one(db, change, revision + 1)
             if isinstance(outcome, Applied):
                 revision = outcome.revision
+            else:
+                broken.add(change.key)
             outcomes.append(outcome)
-        for origin, floor in settled.items():
-            db.execute("DELETE FROM ledger WHERE origin = ? AND sequence < ?", (origin, floor))
+        _forget_settled(db, settled)
         return outcomes
 
     return in_transaction(db, work)
 
 
+def forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:
+    """Remove settled ledger rows. See `Backend.forget_settled`."""
+    in_transaction(db, lambda: _forget_settled(db, settled))
+
+
+def _forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:
+    for origin, floor in settled.items():
+        db.execute("DELETE FROM ledger WHERE origin = ? AND sequence < ?", (origin, floor))
+
+
 def newest_revision(db: apsw.Connection) -> int:
     """Return the highest revision ever given out; 0 in a new store."""
     for (revision,) in db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'"):
-        return int(revision)  # type: ignore[arg-type]
+        return int(revision)
     return 0
 
 
@@ -61,18 +73,22 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
             "SELECT revision, receipt FROM ledger WHERE origin = ? AND sequence = ?",
             (token.origin, token.sequence),
         ):
-            return Repeated(int(known), str(receipt))  # type: ignore[arg-type]
+            return Repeated(int(known), str(receipt))
     handle_id = _create(db, change, revision) if change.base == 0 else _advance(db, change, revision)
     if handle_id is None:
         return Conflict()
     info = change.info
+    if change.action in ("mint", "delete"):
+        count_holding(db, change.key, info.kind, 1 if change.action == "mint" else -1)
     db.execute(
-        "INSERT INTO changes (revision, handle_id, version, action, body, writer, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO changes (revision, handle_id, version, action, body, writer, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (revision, handle_id, info.version, change.action, change.body, info.last_writer, info.updated_at),
     )
     if change.document is not None:
         db.execute(
-            "INSERT INTO checkpoints (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
+            "INSERT INTO checkpoints"
+            " (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 handle_id,
@@ -94,11 +110,21 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
     return Applied(revision)
 
 
+def count_holding(db: apsw.Connection, key: Key, kind: str, difference: int) -> None:
+    """Count a handle that came or went."""
+    db.execute(
+        "INSERT INTO holdings (space, user, kind, handles) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET handles = handles + excluded.handles",
+        (key.space, key.user, kind, difference),
+    )
+
+
 def _create(db: apsw.Connection, change: NewChange, revision: int) -> int | None:
     """Insert the handle's row; None if the name is taken, by a deleted handle too."""
     info, key = change.info, change.key
     rows = db.execute(
-        "INSERT INTO handles (space, user, handle, kind, title, version, revision, created_at, updated_at, expires_at,"
+        "INSERT INTO handles"
+        " (space, user, handle, kind, title, version, revision, created_at, updated_at, expires_at,"
         " ttl_days, last_writer, size_bytes, outline, words, oldest_version, history_bytes)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING RETURNING id",
@@ -131,7 +157,8 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
     if change.action == "delete":
         rows = db.execute(
             "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, deleted_at = ?"
-            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL RETURNING id",
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL"
+            " RETURNING id",
             (
                 info.version,
                 revision,
@@ -148,7 +175,8 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
         rows = db.execute(
             "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, size_bytes = ?,"
             " outline = ?, history_bytes = history_bytes + ?"
-            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL RETURNING id",
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL"
+            " RETURNING id",
             (
                 info.version,
                 revision,
@@ -166,8 +194,10 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
     else:
         rows = db.execute(
             "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, size_bytes = ?,"
-            " outline = ?, history_bytes = history_bytes + ?, title = ?, words = ?, expires_at = ?, ttl_days = ?"
-            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL RETURNING id",
+            " outline = ?, history_bytes = history_bytes + ?, title = ?, words = ?, expires_at = ?,"
+            " ttl_days = ?"
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL"
+            " RETURNING id",
             (
                 info.version,
                 revision,
@@ -190,5 +220,5 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
 
 
 def _only_id(rows: apsw.Cursor) -> int | None:
-    found: list[tuple[int]] = list(rows)  # type: ignore[arg-type]
+    found: list[tuple[int]] = list(rows)
     return found[0][0] if found else None

@@ -1,0 +1,514 @@
+"""The engine: the one implementation of the store, over any backend.
+
+It validates, keeps hot handles in memory, evaluates writes against their tips and hands them to the
+committer; reads return durable heads. Everything between reading a tip and queueing what follows from
+it happens without a wait, so writes to one handle are in one order. Above it: the MCP surface and the
+wire. Below: `evaluation` (pure), `cache`, `committer`, `ledger`, `quota`, `sweeper`, and the backend.
+
+An answer never rests on a state that can vanish: where an evaluation ends in an error or in no change,
+the engine waits until the tip that it looked at is durable, and evaluates again if it is not to be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
+
+from mcpstated.daemon import changes, evaluation, listing
+from mcpstated.daemon.backends.interface import Applied, Backend, Key, Removed, Repeated, StoredChange
+from mcpstated.daemon.cache import Cache, Entry
+from mcpstated.daemon.committer import Committer, Pending
+from mcpstated.daemon.conflicts import MAX_CHANGES, stale_write
+from mcpstated.daemon.evaluation import Evaluated, Evaluation, Stale
+from mcpstated.daemon.feed import Feed, FeedEvent
+from mcpstated.daemon.ledger import Ledger, receipt_from
+from mcpstated.daemon.loader import Loader, again
+from mcpstated.daemon.logs import log_event
+from mcpstated.daemon.quota import Quota
+from mcpstated.daemon.sweeper import DEFAULT_INTERVAL_SECONDS, Sweeper
+from mcpstated.protocol import fields
+from mcpstated.protocol.documents import check_document
+from mcpstated.protocol.errors import (
+    BackendError,
+    HandleNotFound,
+    HistoryCompacted,
+    InvalidInput,
+    McpStateError,
+)
+from mcpstated.protocol.store import (
+    KEEP,
+    Caller,
+    HandleId,
+    KeepType,
+    Page,
+    Receipt,
+    Revision,
+    Snapshot,
+    StoreStatus,
+    Touched,
+    Version,
+)
+
+if TYPE_CHECKING:
+    from mcpstated.daemon.clock import StoreClock
+    from mcpstated.protocol.documents import Document
+    from mcpstated.protocol.limits import Limits
+    from mcpstated.protocol.patches import Operation
+
+log = logging.getLogger("mcpstated.engine")
+
+FLUSH_SECONDS = 20.0
+"""How long the queue may take to become durable when the engine is told to stop."""
+MAX_ATTEMPTS = 16
+"""How often one write is evaluated again because its handle changed under it in the backend."""
+
+Evaluate: TypeAlias = Callable[[changes.State, float], Evaluation]
+Attempt: TypeAlias = tuple[Pending, tuple[Touched, ...]] | Receipt | None
+"""A queued write and what it touched, or the answer, or None if what it rested on has vanished."""
+
+
+class Engine:
+    """Durable, versioned, expiring documents of many users. Owned by the event loop's thread.
+
+    See `mcpstated.protocol.store.Store` for what each method does and raises.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        clock: StoreClock,
+        limits: Limits,
+        feed: Feed,
+        sweep_seconds: float | None = DEFAULT_INTERVAL_SECONDS,
+    ) -> None:
+        """Build it; nothing is opened before `run`.
+
+        Args:
+            sweep_seconds: Seconds between two passes of the sweeper; None for only those asked for.
+        """
+        self._backend = backend
+        self._clock = clock
+        self._limits = limits
+        self._feed = feed
+        self._ledger = Ledger()
+        self._cache = Cache(max_bytes=limits.cache_bytes)
+        self._committer = Committer(backend, self._cache, self._ledger, on_applied=self._applied)
+        self._loader = Loader(backend, self._cache)
+        self._sweeper = Sweeper(
+            backend,
+            clock=clock,
+            limits=limits,
+            ledger=self._ledger,
+            cache=self._cache,
+            committer=self._committer,
+            loader=self._loader,
+            on_removed=self._removed,
+            interval_seconds=sweep_seconds,
+        )
+        self._quota = Quota(backend, limit=limits.max_handles_per_user, expire=self._sweeper.expire_owner)
+        self._is_running = False
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open the store and serve it until cancelled; then flush, close and return.
+
+        Reports started once the store is open and usable.
+
+        Raises:
+            StoreRefused: The store cannot be opened; nothing on disk has changed.
+        """
+        opened = await self._backend.open()
+        self._clock.never_before(opened.newest_at)
+        self._committer.revision = opened.revision
+        try:
+            async with trio.open_nursery() as nursery:
+                committing = trio.CancelScope(shield=True)
+                nursery.start_soon(self._commit, committing)
+                try:
+                    async with trio.open_nursery() as workers:
+                        self._loader.start(workers)
+                        workers.start_soon(self._sweeper.run)
+                        self._is_running = True
+                        task_status.started()
+                        await trio.sleep_forever()
+                finally:
+                    self._is_running = False
+                    self._loader.stop()
+                    with trio.move_on_after(FLUSH_SECONDS, shield=True) as flush:
+                        await self.drain()
+                    if flush.cancelled_caught:
+                        log_event(log, "error", "flush did not end in time", seconds=FLUSH_SECONDS)
+                    committing.cancel()
+        finally:
+            await self._backend.aclose()
+
+    async def drain(self) -> None:
+        """Return when everything that was queued before is durable, or has failed."""
+        await self._committer.drain()
+
+    def note_settled(self, origin: bytes, floor: int) -> None:
+        """Remember that calls of that shim with a number below `floor` will never be asked for again."""
+        self._ledger.note_settled(origin, floor)
+
+    async def sweep(self) -> None:
+        """Do one pass of the sweeper now."""
+        await self._sweeper.sweep()
+
+    async def status(self) -> StoreStatus:
+        """Return size, counts and versions."""
+        self._require_running()
+        status = await self._backend.status(self._clock.now())
+        return StoreStatus(
+            path=status.path,
+            size_bytes=status.size_bytes,
+            revision=Revision(status.revision),
+            handles=status.handles,
+            schema_version=status.schema_version,
+            sqlite_version=status.sqlite_version,
+            cache_bytes=self._cache.size_bytes,
+            cached_documents=len(self._cache),
+        )
+
+    async def mint(
+        self,
+        caller: Caller,
+        *,
+        kind: str,
+        document: Document,
+        ttl_days: float | None = None,
+        title: str | None = None,
+    ) -> Receipt:
+        """Make a new handle with version 1."""
+        self._check_caller(caller)
+        kind = fields.check_kind(kind)
+        size_bytes = check_document(document, limits=self._limits)
+        ttl_days = fields.check_ttl_days(ttl_days, self._limits)
+        title = fields.check_title(title, self._limits)
+        owner = caller.space, caller.user
+
+        async def attempt() -> Attempt:
+            await self._quota.admit(owner)
+            key = Key(caller.space, caller.user, evaluation.new_name(kind))
+            evaluated = evaluation.mint(
+                caller,
+                key,
+                kind=kind,
+                document=document,
+                size_bytes=size_bytes,
+                ttl_days=ttl_days,
+                title=title,
+                now=self._clock.now(),
+            )
+            entry = Entry(key, None, oldest_version=1, history_bytes=0)
+            pending = self._committer.submit(entry, evaluated.step)
+            self._cache.add(entry)
+            self._quota.reserve(owner)
+            pending.when_settled(lambda _: self._quota.release(owner))
+            return pending, ()
+
+        return await self._write(caller, attempt)
+
+    async def save(
+        self,
+        caller: Caller,
+        handle: str,
+        *,
+        document: Document,
+        expect_version: int,
+        ttl_days: float | None | KeepType = KEEP,
+        title: str | None | KeepType = KEEP,
+    ) -> Receipt:
+        """Replace the document if its version still is `expect_version`."""
+        key = self._key(caller, handle)
+        size_bytes = check_document(document, limits=self._limits)
+        expect_version = fields.check_version(expect_version, "expect_version")
+        if ttl_days is not KEEP:
+            ttl_days = fields.check_ttl_days(ttl_days, self._limits)
+        if title is not KEEP:
+            title = fields.check_title(title, self._limits)
+        return await self._change(
+            caller,
+            key,
+            lambda state, now: evaluation.save(
+                caller,
+                key,
+                state,
+                document=document,
+                size_bytes=size_bytes,
+                expect_version=expect_version,
+                ttl_days=ttl_days,
+                title=title,
+                now=now,
+            ),
+        )
+
+    async def patch(self, caller: Caller, handle: str, operations: Sequence[Operation]) -> Receipt:
+        """Apply all operations or none to the newest document; never refused for contention."""
+        key = self._key(caller, handle)
+        return await self._change(
+            caller,
+            key,
+            lambda state, now: evaluation.patch(caller, key, state, operations, limits=self._limits, now=now),
+        )
+
+    async def touch(self, caller: Caller, handle: str, *, ttl_days: float | None) -> Receipt:
+        """Let the handle expire that many days from now, or never if None."""
+        key = self._key(caller, handle)
+        ttl_days = fields.check_ttl_days(ttl_days, self._limits)
+        return await self._change(
+            caller, key, lambda state, now: evaluation.touch(caller, key, state, ttl_days=ttl_days, now=now)
+        )
+
+    async def delete(self, caller: Caller, handle: str) -> Receipt:
+        """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too."""
+        key = self._key(caller, handle)
+        return await self._change(
+            caller, key, lambda state, now: evaluation.delete(caller, key, state, now=now)
+        )
+
+    async def load(self, caller: Caller, handle: str, *, version: int | None = None) -> Snapshot:
+        """Return the newest durable document, or an older one."""
+        key = self._key(caller, handle)
+        if version is not None:
+            version = fields.check_version(version)
+        await trio.lowlevel.checkpoint()
+        self._require_running()
+        entry = await self._entry(key)
+        head = entry.head
+        if head is None:
+            raise _not_found(key)
+        evaluation.require_live(head, self._clock.now())
+        if version is None or version == head.info.version:
+            return Snapshot(head.info, head.document)
+        if version > head.info.version or version < 1:
+            raise InvalidInput(
+                f"{key.handle} has no version {version}; its newest is {head.info.version}.", field="version"
+            )
+        return await self._load_version(key, version)
+
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        kind: str | None = None,
+        query: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> Page:
+        """Return live handles of the caller's user and space, newest change first."""
+        self._check_caller(caller)
+        self._require_running()
+        if kind is not None:
+            kind = fields.check_kind(kind)
+        limit = fields.check_limit(limit, self._limits)
+        words = listing.words_of(query)
+        filters = caller.space, caller.user, kind, words
+        before = listing.read_cursor(cursor, *filters)
+        page = await self._backend.list(
+            caller.space,
+            caller.user,
+            kind=kind,
+            words=words,
+            before=before,
+            limit=limit + 1,
+            now=self._clock.now(),
+        )
+        shown = page.handles[:limit]
+        next_cursor = None
+        if len(page.handles) > limit:
+            next_cursor = listing.write_cursor(shown[-1].revision, *filters)
+        if shown:  # a load right after this list must not return less than the list has shown
+            await self._committer.catch_up(shown[0].revision)
+        return Page(shown, page.total, next_cursor)
+
+    async def _change(self, caller: Caller, key: Key, evaluate: Evaluate) -> Receipt:
+        """Evaluate against the tip of an existing handle and append what comes out of it."""
+
+        async def attempt() -> Attempt:
+            entry = await self._entry(key)
+            tip, last = entry.tip, entry.last
+            try:
+                if tip is None:
+                    raise _not_found(key)
+                evaluated = evaluate(tip, self._clock.now())
+            except McpStateError as error:
+                if not await _is_durable(last):
+                    return None
+                if isinstance(error, Stale) and tip is not None:
+                    raise await self._stale_write(key, tip, error) from None
+                raise
+            if isinstance(evaluated, Evaluated):
+                return self._committer.submit(entry, evaluated.step), evaluated.touched
+            if not await _is_durable(last):
+                return None
+            durable = tip if last is None or last.state is None else last.state
+            return Receipt(durable.info, is_changed=False, touched=evaluated.touched)
+
+        return await self._write(caller, attempt)
+
+    async def _write(self, caller: Caller, attempt: Callable[[], Awaitable[Attempt]]) -> Receipt:
+        """Attempt a write until it is durable, at most once for each token."""
+        await trio.lowlevel.checkpoint()
+        self._require_running()
+        claim = await self._ledger.claim(caller.token)
+        pending: Pending | None = None
+        try:
+            if caller.token is not None and claim.must_recall:
+                known = await self._backend.recall(caller.token.origin, caller.token.sequence)
+                if known is not None:
+                    return receipt_from(known)
+            for _ in range(MAX_ATTEMPTS):
+                attempted = await attempt()
+                if isinstance(attempted, Receipt):
+                    return attempted
+                if attempted is not None:
+                    pending, touched = attempted
+                    await pending.wait()
+                    if (receipt := _receipt(pending, touched)) is not None:
+                        return receipt
+        finally:
+            if pending is None:
+                claim.release()
+            else:  # a cancelled caller's write goes on, and a second run must wait for it
+                pending.when_settled(lambda _: claim.release())
+        log_event(log, "error", "write gave up", attempts=MAX_ATTEMPTS)
+        raise BackendError(
+            "The handle kept changing in the storage under this write. Nothing was stored; try again."
+        )
+
+    async def _entry(self, key: Key) -> Entry:
+        """Return the handle's entry, loaded if need be. Raises: HandleNotFound, BackendError."""
+        while (entry := self._cache.get(key)) is None:
+            if not await self._loader.load(key):
+                raise _not_found(key)
+        return entry
+
+    async def _load_version(self, key: Key, version: int) -> Snapshot:
+        stored = await self._backend.load(key, version=version)
+        if stored is None:
+            raise _not_found(key)
+        if stored.checkpoint is None:
+            oldest = stored.head.oldest_version
+            raise HistoryCompacted(
+                f"Version {version} of {key.handle} has been folded away; "
+                f"the oldest that is left is {oldest}.",
+                requested=version,
+                oldest=oldest,
+            )
+        state = await self._loader.rebuild(changes.rebuild_version, key, stored)
+        return Snapshot(state.info, state.document)
+
+    async def _stale_write(self, key: Key, state: changes.State, stale: Stale) -> McpStateError:
+        expected = stale.expected_version
+        since: Sequence[StoredChange] = ()
+        if expected < state.info.version:
+            since = await self._backend.changes(
+                key, after=expected, upto=state.info.version, limit=MAX_CHANGES
+            )
+        return stale_write(state, expected, since)
+
+    async def _commit(self, scope: trio.CancelScope) -> None:
+        with scope:
+            await self._committer.run()
+
+    def _applied(self, applied: Sequence[Pending]) -> None:
+        """Count, publish and note what became durable."""
+        events = []
+        for pending in applied:
+            change, entry = pending.step.change, pending.entry
+            outcome = pending.outcome
+            revision = outcome.revision if isinstance(outcome, Applied) else 0
+            owner = change.key.space, change.key.user
+            if change.action == "mint":
+                self._quota.changed(owner, 1, revision)
+            elif change.action == "delete":
+                self._quota.changed(owner, -1, revision)
+            self._sweeper.note_history(
+                change.key,
+                versions=change.info.version - entry.oldest_version,
+                size_bytes=entry.history_bytes,
+            )
+            events.append(
+                FeedEvent(
+                    Revision(revision),
+                    *owner,
+                    change.key.handle,
+                    change.info.kind,
+                    change.info.version,
+                    change.action,
+                    change.info.last_writer,
+                    change.info.updated_at,
+                )
+            )
+        self._feed.publish(events)
+
+    def _removed(self, removed: Sequence[Removed]) -> None:
+        """Let go of handles that expired, count them and publish it."""
+        for gone in removed:
+            entry = self._cache.peek(gone.key)
+            if entry is not None and entry.last is None:  # else its next batch meets a conflict
+                self._cache.drop(entry)
+            self._quota.changed((gone.key.space, gone.key.user), -1, gone.revision)
+        self._feed.publish(
+            [
+                FeedEvent(
+                    Revision(gone.revision),
+                    gone.key.space,
+                    gone.key.user,
+                    gone.key.handle,
+                    gone.kind,
+                    Version(gone.version),
+                    "expire",
+                    "",
+                    gone.at,
+                )
+                for gone in removed
+            ]
+        )
+
+    def _key(self, caller: Caller, handle: str) -> Key:
+        self._check_caller(caller)
+        return Key(caller.space, caller.user, HandleId(fields.check_handle(handle)))
+
+    def _check_caller(self, caller: Caller) -> None:
+        fields.check_user(caller.user, self._limits)
+        fields.check_writer(caller.writer, self._limits)
+
+    def _require_running(self) -> None:
+        if not self._is_running:
+            raise BackendError("The store is closed or closing. Try again in a moment.")
+
+
+async def _is_durable(last: Pending | None) -> bool:
+    """Return whether the tip that `last` made has become durable, once that is known."""
+    if last is None:
+        return True
+    await last.wait()
+    return isinstance(last.outcome, Applied)
+
+
+def _receipt(pending: Pending, touched: tuple[Touched, ...]) -> Receipt | None:
+    """Return the answer to a settled write; None if it met a conflict. Raises what the batch failed with."""
+    outcome, change = pending.outcome, pending.step.change
+    if pending.error is not None:
+        raise again(pending.error)
+    if isinstance(outcome, Repeated):
+        return receipt_from(outcome)
+    if not isinstance(outcome, Applied):
+        return None
+    if pending.state is not None:
+        return Receipt(pending.state.info, is_changed=True, touched=touched)
+    info = replace(change.info, revision=Revision(outcome.revision))
+    return Receipt(info, is_changed=True, touched=touched, is_deleted=True)
+
+
+def _not_found(key: Key) -> HandleNotFound:
+    return HandleNotFound(
+        f"There is no handle {key.handle}. List your handles to find the right one, "
+        "or save without a handle to start a new one.",
+        handle=key.handle,
+    )

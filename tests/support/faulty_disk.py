@@ -1,0 +1,68 @@
+"""A disk that fails when a test says so: a SQLite VFS over the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+
+Fault = Callable[[], Exception]
+
+
+def disk_full() -> Exception:
+    """Return what SQLite is told when a write finds no space."""
+    return apsw.FullError("disk full")
+
+
+def io_error() -> Exception:
+    """Return what SQLite is told when the hardware fails."""
+    return apsw.IOError("input/output error")
+
+
+class FaultyDisk(apsw.VFS):
+    """Passes everything on, until `fail` names an operation that is to fail from then on."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fault: Fault | None = None
+        self.operations: frozenset[str] = frozenset()
+        self.faults = 0
+        """How many operations have failed."""
+        super().__init__(name, "")
+
+    def fail(self, fault: Fault, *operations: str) -> None:
+        """Let these operations (`write`, `sync`, `read`) fail."""
+        self.fault, self.operations, self.faults = fault, frozenset(operations), 0
+
+    def work(self) -> None:
+        """Let everything work again."""
+        self.operations = frozenset()
+
+    def check(self, operation: str) -> None:
+        """Raise if the operation is to fail."""
+        if operation in self.operations and self.fault is not None:
+            self.faults += 1
+            raise self.fault()
+
+    def xOpen(self, name: Any, flags: list[int]) -> _FaultyFile:  # noqa: N802 - SQLite's name
+        """Open the real file behind a faulty one."""
+        return _FaultyFile(self, name, flags)
+
+
+class _FaultyFile(apsw.VFSFile):
+    def __init__(self, disk: FaultyDisk, name: Any, flags: list[int]) -> None:
+        self._disk = disk
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+        self._disk.check("write")
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._disk.check("sync")
+        super().xSync(flags)
+
+    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+        self._disk.check("read")
+        return super().xRead(amount, offset)

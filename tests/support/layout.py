@@ -1,0 +1,32 @@
+"""The packages as a wheel has them, made of links to the folders of this tree."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _sources() -> dict[str, Path]:
+    with (ROOT / "pyproject.toml").open("rb") as stream:
+        folders: dict[str, str] = tomllib.load(stream)["tool"]["setuptools"]["package-dir"]
+    return {package: ROOT / folder for package, folder in folders.items()}
+
+
+SOURCES = _sources()
+"""Import name of each top package, and its folder."""
+
+
+def lay_out(directory: Path) -> Path:
+    """Make a folder in `directory` from which `mcpstated` can be imported, and return it."""
+    top = directory / "layout"
+    for package, folder in sorted(SOURCES.items()):
+        place = top.joinpath(*package.split("."))
+        if package == "mcpstated":
+            place.mkdir(parents=True)
+            for path in folder.iterdir():
+                (place / path.name).symlink_to(path)
+        else:
+            place.symlink_to(folder)
+    return top
