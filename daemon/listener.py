@@ -41,7 +41,7 @@ class Listener:
     """
 
     def __init__(self, path: str, handle: Handler) -> None:
-        self._path = path
+        self.path = path
         self._handle = handle
         self._socket: trio.socket.SocketType | None = None
         self._identity: tuple[int, int] | None = None
@@ -59,18 +59,18 @@ class Listener:
         Raises:
             DaemonUnavailable: Something else is at the path, or it cannot be bound.
         """
-        make_private_directory(os.path.dirname(self._path))
+        make_private_directory(os.path.dirname(self.path))
         self._remove_dead_socket()
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         umask = os.umask(0o177)  # a socket is made with all bits: 077 would leave it 0700
         try:
-            listening.bind(self._path)
+            listening.bind(self.path)
             listening.listen(_BACKLOG)
-            status = os.stat(self._path, follow_symlinks=False)
+            status = os.stat(self.path, follow_symlinks=False)
         except OSError as error:
             listening.close()
             raise DaemonUnavailable(
-                f"{self._path} cannot be bound: {error.strerror}.", hint=self._path
+                f"{self.path} cannot be bound: {error.strerror}.", hint=self.path
             ) from error
         finally:
             os.umask(umask)
@@ -83,7 +83,7 @@ class Listener:
     def is_in_place(self) -> bool:
         """True if the path still names the socket that was bound."""
         try:
-            status = os.stat(self._path, follow_symlinks=False)
+            status = os.stat(self.path, follow_symlinks=False)
         except OSError:
             return False
         return (status.st_dev, status.st_ino) == self._identity
@@ -111,7 +111,7 @@ class Listener:
         """Remove our socket from its path; nobody new can connect, the backlog stays."""
         if self.is_in_place:
             with contextlib.suppress(OSError):
-                os.unlink(self._path)
+                os.unlink(self.path)
 
     def close(self) -> None:
         """Accept nothing more."""
@@ -168,24 +168,24 @@ class Listener:
 
     def _remove_dead_socket(self) -> None:
         try:
-            status = os.stat(self._path, follow_symlinks=False)
+            status = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(status.st_mode):
             raise DaemonUnavailable(
-                f"{self._path} is not a socket, so it is left alone; move it away to let the daemon start.",
-                hint=self._path,
+                f"{self.path} is not a socket, so it is left alone; move it away to let the daemon start.",
+                hint=self.path,
             )
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             try:
-                probe.connect(self._path)
+                probe.connect(self.path)
             except ConnectionRefusedError:
-                os.unlink(self._path)
+                os.unlink(self.path)
                 return
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EINPROGRESS):
                     raise DaemonUnavailable(
-                        f"{self._path} cannot be probed: {error.strerror}.", hint=self._path
+                        f"{self.path} cannot be probed: {error.strerror}.", hint=self.path
                     ) from error
-        raise DaemonUnavailable(f"Somebody already listens at {self._path}.", hint=self._path)
+        raise DaemonUnavailable(f"Somebody already listens at {self.path}.", hint=self.path)

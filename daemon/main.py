@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.sqlite import SQLiteBackend
 from mcpstated.daemon.clock import StoreClock
 from mcpstated.daemon.dispatch import Dispatch
@@ -195,39 +196,43 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
         await Session(accepted, peer, sessions=sessions, services=services, pid=identity.pid).run()
 
     listener = Listener(settings.paths.socket, serve_connection)
-    async with trio.open_nursery() as storage:
-        await storage.start(engine.run)
-        async with trio.open_nursery() as serving:
-            await serving.start(watch_signals, stop)
-            await warm_up(services.server, user=settings.default_user)
-            listener.bind()
-            await serving.start(listener.serve)
-            serving.start_soon(
-                lambda: watch_files(database=settings.database, lock=lock, listener=listener, stop=stop)
+
+    async def watch_for_nobody() -> None:
+        if settings.idle_seconds != float("inf"):
+            await watch_idleness(
+                idle_seconds=settings.idle_seconds,
+                sessions=sessions,
+                listener=listener,
+                start_lock=start_lock,
+                stop=stop,
             )
-            if settings.idle_seconds != float("inf"):
-                serving.start_soon(
-                    lambda: watch_idleness(
-                        idle_seconds=settings.idle_seconds,
-                        sessions=sessions,
-                        listener=listener,
-                        start_lock=start_lock,
-                        stop=stop,
-                    )
-                )
-            ready.report()
-            log_event(
-                log, "info", "daemon started", pid=identity.pid, version=VERSION, socket=settings.paths.socket
-            )
-            await stop.requested()
-            log_event(log, "info", "daemon stopping", cause=stop.cause, sessions=len(sessions))
-            listener.close()
-            await _part_with(sessions, stop)
-            serving.cancel_scope.cancel()
-        with trio.move_on_after(_DRAIN_SECONDS, shield=True):
-            await engine.drain()
-        storage.cancel_scope.cancel()
-    listener.unlink()
+
+    async def watch_our_files() -> None:
+        await watch_files(database=settings.database, lock=lock, listener=listener, stop=stop)
+
+    try:
+        async with trio.open_nursery() as storage:
+            await storage.start(engine.run)
+            async with trio.open_nursery() as serving:
+                await serving.start(watch_signals, stop)
+                await warm_up(services.server, user=settings.default_user)
+                listener.bind()
+                await serving.start(listener.serve)
+                serving.start_soon(watch_our_files)
+                serving.start_soon(watch_for_nobody)
+                ready.report()
+                log_event(log, "info", "daemon started", pid=identity.pid, version=VERSION, path=listener.path)
+                await stop.requested()
+                log_event(log, "info", "daemon stopping", cause=stop.cause, sessions=len(sessions))
+                listener.close()
+                await _part_with(sessions, stop)
+                serving.cancel_scope.cancel()
+            with trio.move_on_after(_DRAIN_SECONDS, shield=True):
+                await engine.drain()
+            storage.cancel_scope.cancel()
+    finally:
+        listener.close()
+        listener.unlink()
     log_event(log, "info", "daemon stopped", cause=stop.cause)
     return 1 if stop.failure else 0
 
@@ -252,6 +257,8 @@ async def _part_with(sessions: Sessions, stop: Stop) -> None:
 def _fail(ready: Ready, error: BaseException) -> int:
     if isinstance(error, McpStateError):
         reason = error.message
+    elif isinstance(error, StoreRefused):
+        reason = str(error)
     elif isinstance(error, OSError):
         reason = f"{error.strerror or type(error).__name__}: {error.filename or ''}".rstrip(": ")
     else:
@@ -272,4 +279,4 @@ def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
             waiting.extend(error.exceptions)
         else:
             leaves.append(error)
-    return next((error for error in leaves if isinstance(error, McpStateError)), leaves[0])
+    return next((error for error in leaves if isinstance(error, McpStateError | StoreRefused)), leaves[0])

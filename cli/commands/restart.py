@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from mcpstated.cli.blocks import Line
 from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
 from mcpstated.cli.result import Result
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.messages import Welcome
 
 
 @click.command("restart")
@@ -25,21 +30,20 @@ def command(invocation: Invocation) -> Result:
         )
     import trio
 
-    from mcpstated.answers import DaemonInfo
     from mcpstated.cli.retire import retire
     from mcpstated.connection import open_client
 
-    async def restart() -> tuple[int | None, DaemonInfo]:
+    async def restart() -> tuple[int | None, Welcome]:
         paths, environ = invocation.paths(), invocation.environ()
         old_pid = await retire(paths, environ=environ, reason="upgrading")
         async with open_client(paths, role="cli", environ=environ, start=True) as client:
-            return old_pid, (await client.status()).daemon
+            return old_pid, client.welcome
 
     old_pid, daemon = trio.run(restart)
     data = {
         "stopped": None if old_pid is None else {"pid": old_pid},
-        "daemon": {"pid": daemon.pid, "version": daemon.version, "instance": daemon.instance},
+        "daemon": {"pid": daemon.pid, "version": daemon.build, "instance": daemon.instance},
     }
     before = "No daemon was running." if old_pid is None else f"The daemon (pid {old_pid}) has stopped."
-    now = f"Version {daemon.version} is running (pid {daemon.pid})."
+    now = f"Version {daemon.build} is running (pid {daemon.pid})."
     return Result("restart", data=data, blocks=(Line(before, "dim"), Line(now, "good")))

@@ -198,7 +198,7 @@ async def test_a_watch_tells_changes_of_its_user_after_their_commit(data_dir: Pa
                 assert (event.payload["handle"], event.payload["action"]) == (handle, "mint")
 
                 await watcher.send(Cancel(1))
-                await watcher.send(Request(1, "status", {}))
+                await watcher.send(Request(2, "status", {}))
                 answer = await watcher.receive()
                 assert isinstance(answer, Response | Failure)
 

@@ -258,7 +258,7 @@ async def test_a_call_after_the_end_is_a_clear_error(path: Path, alice: Caller) 
     for call in (
         lambda: running.store.load(alice, handle),
         lambda: running.store.list(alice),
-        lambda: running.store.status(),
+        running.store.status,
         lambda: running.store.delete(alice, handle),
         lambda: running.store.mint(alice, kind="a", document={}),
     ):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.faulty_disk import Fault, FaultyDisk, disk_full, io_error
 
 from mcpstated.daemon.testing import GatedBackend, RunningEngine, open_engine
 from mcpstated.protocol.errors import BackendError, McpStateError, StorageFull
 from mcpstated.protocol.patches import Append
 from mcpstated.protocol.store import Caller, CallToken
+from support.faulty_disk import Fault, FaultyDisk, disk_full, io_error
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def rows_of(engine: RunningEngine, table: str) -> object:
         "checkpoints": "SELECT count(*) FROM checkpoints",
         "changes": "SELECT count(*) FROM changes",
     }
-    db = apsw.Connection(str(engine.backend._path), flags=apsw.SQLITE_OPEN_READONLY)  # noqa: SLF001
+    db = apsw.Connection(str(engine.backend._path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         return db.execute(counts[table]).get
     finally:

@@ -54,7 +54,9 @@ async def test_every_version_can_be_read_as_it_was(either: RunningEngine, alice:
     handle = (await store.mint(alice, kind="a", document=document, title="One", ttl_days=1)).info.handle
     await look()
     for index in range(30):
-        await store.patch(Caller("alice", f"w{index}"), handle, [Append("l", "x" * 400), SetKey("", "n", index)])
+        await store.patch(
+            Caller("alice", f"w{index}"), handle, [Append("l", "x" * 400), SetKey("", "n", index)]
+        )
         await look()
     await store.touch(alice, handle, ttl_days=9)
     await look()

@@ -27,14 +27,14 @@ async def test_another_users_handle_answers_as_a_random_one_does(
         await store.load(alice, expired)
     for name in (handle, expired):
         for method in (
-            lambda who, what: store.load(who, what),
+            store.load,
             lambda who, what: store.load(who, what, version=1),
             lambda who, what: store.save(who, what, document={}, expect_version=1),
             lambda who, what: store.save(who, what, document={}, expect_version=9),
             lambda who, what: store.patch(who, what, [Append("l", 1)]),
             lambda who, what: store.patch(who, what, []),
             lambda who, what: store.touch(who, what, ttl_days=1),
-            lambda who, what: store.delete(who, what),
+            store.delete,
         ):
             answers = []
             for what in (name, "a_zzzzzzzz"):

@@ -218,12 +218,17 @@ def plan_of(path: Path, sql: str) -> str:
 
 async def test_pages_are_read_in_order_and_totals_are_not_counted(path: Path, engine: RunningEngine) -> None:
     """The first page does not depend on how many there are, and a filter by kind reads no rows for it."""
-    live = "space = 'agent' AND user = 'alice' AND deleted_at IS NULL"
-    due = "AND (expires_at IS NULL OR expires_at > 5) AND ('a' IS NULL OR kind = 'a')"
     page = plan_of(
-        path, f"SELECT title FROM handles WHERE {live} AND revision < 9 {due} ORDER BY revision DESC"
+        path,
+        "SELECT title FROM handles WHERE space = 'agent' AND user = 'alice' AND deleted_at IS NULL"
+        " AND revision < 9 AND ('a' IS NULL OR kind = 'a') AND (expires_at IS NULL OR expires_at > 5)"
+        " ORDER BY revision DESC",
     )
-    filtered = plan_of(path, f"SELECT count(*) FROM handles WHERE {live} {due}")
+    filtered = plan_of(
+        path,
+        "SELECT count(*) FROM handles WHERE space = 'agent' AND user = 'alice' AND deleted_at IS NULL"
+        " AND ('a' IS NULL OR kind = 'a') AND (expires_at IS NULL OR expires_at > 5)",
+    )
     expired = plan_of(path, "SELECT count(*) FROM handles WHERE expires_at <= 5 AND deleted_at IS NULL")
     assert "handles_by_revision" in page
     assert "TEMP B-TREE" not in page

@@ -45,7 +45,7 @@ class FaultyDisk(apsw.VFS):
             self.faults += 1
             raise self.fault()
 
-    def xOpen(self, name: Any, flags: list[int]) -> _FaultyFile:  # noqa: N802 - SQLite's name
+    def xOpen(self, name: Any, flags: list[int]) -> _FaultyFile:
         """Open the real file behind a faulty one."""
         return _FaultyFile(self, name, flags)
 
@@ -55,14 +55,14 @@ class _FaultyFile(apsw.VFSFile):
         self._disk = disk
         super().__init__("", name, flags)
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
+    def xWrite(self, data: bytes, offset: int) -> None:
         self._disk.check("write")
         super().xWrite(data, offset)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         self._disk.check("sync")
         super().xSync(flags)
 
-    def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802
+    def xRead(self, amount: int, offset: int) -> bytes:
         self._disk.check("read")
         return super().xRead(amount, offset)
