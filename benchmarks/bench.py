@@ -27,9 +27,8 @@ class Counts:
     big_calls_per_round: int = 6
     crowd_rounds: int = 3
     crowd_clients: int = 16
-    crowd_calls_ours: int = 120
-    """By each client in each round."""
-    crowd_calls_theirs: int = 25
+    crowd_calls: int = 100
+    """By each client in each round; the same for both sides, for the document grows with every one."""
     list_handles: int = 10_000
     list_rounds: int = 12
     many_handles: int = 100_000
@@ -45,8 +44,7 @@ QUICK = Counts(
     big_calls_per_round=3,
     crowd_rounds=1,
     crowd_clients=4,
-    crowd_calls_ours=20,
-    crowd_calls_theirs=5,
+    crowd_calls=20,
     list_handles=500,
     list_rounds=2,
     many_handles=1_000,

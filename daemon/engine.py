@@ -1,12 +1,8 @@
 """The engine: the one implementation of the store, over any backend.
 
-It validates, keeps hot handles in memory, evaluates writes against their tips and hands them to the
-committer; reads return durable heads. Everything between reading a tip and queueing what follows from
-it happens without a wait, so writes to one handle are in one order. Above it: the MCP surface and the
-wire. Below: `evaluation` (pure), `cache`, `committer`, `ledger`, `quota`, `sweeper`, and the backend.
-
-An answer never rests on a state that can vanish: where an evaluation ends in an error or in no change,
-the engine waits until the tip that it looked at is durable, and evaluates again if it is not to be.
+It validates what callers send, serves reads from durable heads, and holds the parts together that do
+the rest: `writes` (one write, from evaluation to receipt), `evaluation` (pure), `cache`, `loader`,
+`committer`, `ledger`, `quota`, `sweeper`, and the backend. Above it: the MCP surface and the wire.
 """
 
 from __future__ import annotations
@@ -63,12 +59,6 @@ log = logging.getLogger("mcpstated.engine")
 
 FLUSH_SECONDS = 20.0
 """How long the queue may take to become durable when the engine is told to stop."""
-MAX_ATTEMPTS = 16
-"""How often one write is evaluated again because its handle changed under it in the backend."""
-
-Evaluate: TypeAlias = Callable[[changes.State, float], Evaluation]
-Attempt: TypeAlias = tuple[Pending, tuple[Touched, ...]] | Receipt | None
-"""A queued write and what it touched, or the answer, or None if what it rested on has vanished."""
 
 
 class Engine:
@@ -111,6 +101,14 @@ class Engine:
             interval_seconds=sweep_seconds,
         )
         self._quota = Quota(backend, limit=limits.max_handles_per_user, expire=self._sweeper.expire_owner)
+        self._writer = Writer(
+            backend,
+            clock=clock,
+            cache=self._cache,
+            ledger=self._ledger,
+            loader=self._loader,
+            committer=self._committer,
+        )
         self._is_running = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -210,7 +208,7 @@ class Engine:
             pending.when_settled(lambda _: self._quota.release(owner))
             return pending, ()
 
-        return await self._write(caller, attempt)
+        return await self._writer.write(caller, attempt)
 
     async def save(
         self,
@@ -230,7 +228,7 @@ class Engine:
             ttl_days = fields.check_ttl_days(ttl_days, self._limits)
         if title is not KEEP:
             title = fields.check_title(title, self._limits)
-        return await self._change(
+        return await self._writer.change(
             caller,
             key,
             lambda state, now: evaluation.save(
@@ -249,7 +247,7 @@ class Engine:
     async def patch(self, caller: Caller, handle: str, operations: Sequence[Operation]) -> Receipt:
         """Apply all operations or none to the newest document; never refused for contention."""
         key = self._key(caller, handle)
-        return await self._change(
+        return await self._writer.change(
             caller,
             key,
             lambda state, now: evaluation.patch(caller, key, state, operations, limits=self._limits, now=now),
@@ -259,14 +257,14 @@ class Engine:
         """Let the handle expire that many days from now, or never if None."""
         key = self._key(caller, handle)
         ttl_days = fields.check_ttl_days(ttl_days, self._limits)
-        return await self._change(
+        return await self._writer.change(
             caller, key, lambda state, now: evaluation.touch(caller, key, state, ttl_days=ttl_days, now=now)
         )
 
     async def delete(self, caller: Caller, handle: str) -> Receipt:
         """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too."""
         key = self._key(caller, handle)
-        return await self._change(
+        return await self._writer.change(
             caller, key, lambda state, now: evaluation.delete(caller, key, state, now=now)
         )
 
@@ -277,10 +275,10 @@ class Engine:
             version = fields.check_version(version)
         await trio.lowlevel.checkpoint()
         self._require_running()
-        entry = await self._entry(key)
+        entry = await self._writer.entry(key)
         head = entry.head
         if head is None:
-            raise _not_found(key)
+            raise not_found(key)
         evaluation.require_live(head, self._clock.now())
         if version is None or version == head.info.version:
             return Snapshot(head.info, head.document)
@@ -325,72 +323,10 @@ class Engine:
             await self._committer.catch_up(shown[0].revision)
         return Page(shown, page.total, next_cursor)
 
-    async def _change(self, caller: Caller, key: Key, evaluate: Evaluate) -> Receipt:
-        """Evaluate against the tip of an existing handle and append what comes out of it."""
-
-        async def attempt() -> Attempt:
-            entry = await self._entry(key)
-            tip, last = entry.tip, entry.last
-            try:
-                if tip is None:
-                    raise _not_found(key)
-                evaluated = evaluate(tip, self._clock.now())
-            except McpStateError as error:
-                if not await _is_durable(last):
-                    return None
-                if isinstance(error, Stale) and tip is not None:
-                    raise await self._stale_write(key, tip, error) from None
-                raise
-            if isinstance(evaluated, Evaluated):
-                return self._committer.submit(entry, evaluated.step), evaluated.touched
-            if not await _is_durable(last):
-                return None
-            durable = tip if last is None or last.state is None else last.state
-            return Receipt(durable.info, is_changed=False, touched=evaluated.touched)
-
-        return await self._write(caller, attempt)
-
-    async def _write(self, caller: Caller, attempt: Callable[[], Awaitable[Attempt]]) -> Receipt:
-        """Attempt a write until it is durable, at most once for each token."""
-        await trio.lowlevel.checkpoint()
-        self._require_running()
-        claim = await self._ledger.claim(caller.token)
-        pending: Pending | None = None
-        try:
-            if caller.token is not None and claim.must_recall:
-                known = await self._backend.recall(caller.token.origin, caller.token.sequence)
-                if known is not None:
-                    return receipt_from(known)
-            for _ in range(MAX_ATTEMPTS):
-                attempted = await attempt()
-                if isinstance(attempted, Receipt):
-                    return attempted
-                if attempted is not None:
-                    pending, touched = attempted
-                    await pending.wait()
-                    if (receipt := _receipt(pending, touched)) is not None:
-                        return receipt
-        finally:
-            if pending is None:
-                claim.release()
-            else:  # a cancelled caller's write goes on, and a second run must wait for it
-                pending.when_settled(lambda _: claim.release())
-        log_event(log, "error", "write gave up", attempts=MAX_ATTEMPTS)
-        raise BackendError(
-            "The handle kept changing in the storage under this write. Nothing was stored; try again."
-        )
-
-    async def _entry(self, key: Key) -> Entry:
-        """Return the handle's entry, loaded if need be. Raises: HandleNotFound, BackendError."""
-        while (entry := self._cache.get(key)) is None:
-            if not await self._loader.load(key):
-                raise _not_found(key)
-        return entry
-
     async def _load_version(self, key: Key, version: int) -> Snapshot:
         stored = await self._backend.load(key, version=version)
         if stored is None:
-            raise _not_found(key)
+            raise not_found(key)
         if stored.checkpoint is None:
             oldest = stored.head.oldest_version
             raise HistoryCompacted(
@@ -401,15 +337,6 @@ class Engine:
             )
         state = await self._loader.rebuild(changes.rebuild_version, key, stored)
         return Snapshot(state.info, state.document)
-
-    async def _stale_write(self, key: Key, state: changes.State, stale: Stale) -> McpStateError:
-        expected = stale.expected_version
-        since: Sequence[StoredChange] = ()
-        if expected < state.info.version:
-            since = await self._backend.changes(
-                key, after=expected, upto=state.info.version, limit=MAX_CHANGES
-            )
-        return stale_write(state, expected, since)
 
     async def _commit(self, scope: trio.CancelScope) -> None:
         with scope:
@@ -423,6 +350,16 @@ class Engine:
             outcome = pending.outcome
             revision = outcome.revision if isinstance(outcome, Applied) else 0
             owner = change.key.space, change.key.user
+            log_event(
+                log,
+                "debug" if change.action == "patch" else "info",  # patches would drown everything else
+                "change stored",
+                action=change.action,
+                handle=change.key.handle,
+                version=change.info.version,
+                user=change.key.user,
+                writer=change.info.last_writer,
+            )
             if change.action == "mint":
                 self._quota.changed(owner, 1, revision)
             elif change.action == "delete":
@@ -449,6 +386,7 @@ class Engine:
     def _removed(self, removed: Sequence[Removed]) -> None:
         """Let go of handles that expired, count them and publish it."""
         for gone in removed:
+            log_event(log, "info", "handle expired", handle=gone.key.handle, user=gone.key.user)
             entry = self._cache.peek(gone.key)
             if entry is not None and entry.last is None:  # else its next batch meets a conflict
                 self._cache.drop(entry)
@@ -481,34 +419,3 @@ class Engine:
     def _require_running(self) -> None:
         if not self._is_running:
             raise BackendError("The store is closed or closing. Try again in a moment.")
-
-
-async def _is_durable(last: Pending | None) -> bool:
-    """Return whether the tip that `last` made has become durable, once that is known."""
-    if last is None:
-        return True
-    await last.wait()
-    return isinstance(last.outcome, Applied)
-
-
-def _receipt(pending: Pending, touched: tuple[Touched, ...]) -> Receipt | None:
-    """Return the answer to a settled write; None if it met a conflict. Raises what the batch failed with."""
-    outcome, change = pending.outcome, pending.step.change
-    if pending.error is not None:
-        raise again(pending.error)
-    if isinstance(outcome, Repeated):
-        return receipt_from(outcome)
-    if not isinstance(outcome, Applied):
-        return None
-    if pending.state is not None:
-        return Receipt(pending.state.info, is_changed=True, touched=touched)
-    info = replace(change.info, revision=Revision(outcome.revision))
-    return Receipt(info, is_changed=True, touched=touched, is_deleted=True)
-
-
-def _not_found(key: Key) -> HandleNotFound:
-    return HandleNotFound(
-        f"There is no handle {key.handle}. List your handles to find the right one, "
-        "or save without a handle to start a new one.",
-        handle=key.handle,
-    )

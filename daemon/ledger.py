@@ -20,7 +20,7 @@ from mcpstated.protocol.store import HandleInfo, Receipt, Revision, Touched, inf
 
 if TYPE_CHECKING:
     from mcpstated.daemon.backends.interface import Repeated
-    from mcpstated.protocol.store import CallToken
+    from mcpstated.protocol.store import Caller, CallToken
 
 KEPT_SECONDS = 24 * 3600.0
 """A row that no shim has settled is forgotten after this time: nobody waits that long for an answer."""
@@ -29,41 +29,41 @@ KEPT_SECONDS = 24 * 3600.0
 class Claim:
     """The right to run one call; released exactly once."""
 
-    def __init__(self, ledger: Ledger, token: CallToken | None, *, had_to_wait: bool) -> None:
+    def __init__(self, ledger: Ledger, caller: Caller, *, had_to_wait: bool) -> None:
         self._ledger = ledger
-        self._token = token
-        self.must_recall = token is not None and (token.is_resent or had_to_wait)
+        self._caller = caller
+        self.must_recall = caller.token is not None and (caller.token.is_resent or had_to_wait)
         """True if the call may have been applied before."""
 
     def release(self) -> None:
         """Let the next run of the same call go on."""
-        if self._token is not None:
-            self._ledger.release(self._token)
+        if self._caller.token is not None:
+            self._ledger.release(self._caller, self._caller.token)
 
 
 class Ledger:
     """The running calls and the settled ones."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[bytes, int], trio.Event] = {}
+        self._running: dict[tuple[object, ...], trio.Event] = {}
         self._floors: dict[bytes, int] = {}
         """Noted, and rows below them not yet removed."""
 
-    async def claim(self, token: CallToken | None) -> Claim:
-        """Return the right to run a call, after the run that has it has ended."""
-        if token is None:
-            return Claim(self, None, had_to_wait=False)
-        key = token.origin, token.sequence
+    async def claim(self, caller: Caller) -> Claim:
+        """Return the right to run a caller's call, after the run that has it has ended."""
+        if caller.token is None:
+            return Claim(self, caller, had_to_wait=False)
+        key = _call(caller, caller.token)
         had_to_wait = False
         while (running := self._running.get(key)) is not None:
             had_to_wait = True
             await running.wait()
         self._running[key] = trio.Event()
-        return Claim(self, token, had_to_wait=had_to_wait)
+        return Claim(self, caller, had_to_wait=had_to_wait)
 
-    def release(self, token: CallToken) -> None:
+    def release(self, caller: Caller, token: CallToken) -> None:
         """End a run. Only its claim calls this."""
-        self._running.pop((token.origin, token.sequence)).set()
+        self._running.pop(_call(caller, token)).set()
 
     def note_settled(self, origin: bytes, floor: int) -> None:
         """Remember that calls of that shim below `floor` will not come again."""
@@ -83,6 +83,11 @@ class Ledger:
         for origin, floor in settled.items():
             if self._floors.get(origin) == floor:
                 del self._floors[origin]
+
+
+def _call(caller: Caller, token: CallToken) -> tuple[object, ...]:
+    """Name one call; a token says nothing about another user's calls."""
+    return caller.space, caller.user, token.origin, token.sequence
 
 
 def receipt_to_text(info: HandleInfo, touched: Sequence[Touched], *, is_deleted: bool) -> str:

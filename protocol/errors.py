@@ -18,7 +18,7 @@ class McpStateError(Exception):
 
     code: str = "internal_error"
 
-    def __init__(self, message: str, **details: object) -> None:
+    def __init__(self, message: str, /, **details: object) -> None:
         super().__init__(message)
         self.message = message
         self.details = details

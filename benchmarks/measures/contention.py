@@ -15,7 +15,6 @@ from rows import Row, Sample, Target, megabytes, milliseconds
 class _Side:
     store: Store
     clients: list[Client]
-    calls: int
     seconds: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     refused: int = 0
@@ -27,22 +26,21 @@ def measure_contention(bench: Bench) -> list[Row]:
     counts = bench.counts
     with bench.store(bench.ours) as ours, bench.store(bench.theirs) as theirs:
         sides = [
-            _Side(ours, [ours.client() for _ in range(counts.crowd_clients)], counts.crowd_calls_ours),
-            _Side(theirs, [theirs.client() for _ in range(counts.crowd_clients)], counts.crowd_calls_theirs),
+            _Side(store, [store.client() for _ in range(counts.crowd_clients)]) for store in (ours, theirs)
         ]
         for side in sides:
             append_together(side.store.server, side.clients, calls=3)  # warms every process up
         for _ in range(counts.crowd_rounds):
             for side in sides:
-                _round(side)
+                _round(side, counts.crowd_calls)
         memory = [total_rss_bytes(side.store.pids()) for side in sides]
     return _rows(
         f"{counts.crowd_clients} clients appending to one handle", bench.theirs.label, *sides, *memory
     )
 
 
-def _round(side: _Side) -> None:
-    outcome = append_together(side.store.server, side.clients, calls=side.calls)
+def _round(side: _Side, calls: int) -> None:
+    outcome = append_together(side.store.server, side.clients, calls=calls)
     side.refused += outcome.refused
     side.landed += outcome.landed
     side.seconds += outcome.seconds

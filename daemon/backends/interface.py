@@ -237,8 +237,8 @@ class Backend(Protocol):
         """Return how many handles the user holds, expired ones included, and as of which revision."""
         ...
 
-    async def recall(self, origin: bytes, sequence: int) -> Repeated | None:
-        """Return what the ledger says of a call; None if it was never applied."""
+    async def recall(self, space: Space, user: str, token: CallToken) -> Repeated | None:
+        """Return what the ledger says of a user's call; None if it was never applied."""
         ...
 
     async def expire(

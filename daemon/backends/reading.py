@@ -26,7 +26,7 @@ from mcpstated.daemon.backends.interface import (
 )
 from mcpstated.daemon.backends.schema import SCHEMA_VERSION
 from mcpstated.daemon.backends.writing import newest_revision
-from mcpstated.protocol.store import HandleId, HandleInfo, Revision, Space, Version
+from mcpstated.protocol.store import CallToken, HandleId, HandleInfo, Revision, Space, Version
 
 T = TypeVar("T")
 
@@ -166,10 +166,11 @@ def count(db: apsw.Connection, space: Space, user: str) -> tuple[int, int]:
     return in_snapshot(db, work)
 
 
-def recall(db: apsw.Connection, origin: bytes, sequence: int) -> Repeated | None:
+def recall(db: apsw.Connection, space: Space, user: str, token: CallToken) -> Repeated | None:
     """Return what the ledger says of a call."""
     row: Any = db.execute(
-        "SELECT revision, receipt FROM ledger WHERE origin = ? AND sequence = ?", (origin, sequence)
+        "SELECT revision, receipt FROM ledger WHERE origin = ? AND sequence = ? AND space = ? AND user = ?",
+        (token.origin, token.sequence, space, user),
     ).fetchone()
     return None if row is None else Repeated(*row)
 

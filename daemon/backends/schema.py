@@ -90,10 +90,12 @@ def _version_1(db: apsw.Connection) -> None:
         CREATE TABLE ledger (
             origin BLOB NOT NULL,
             sequence INTEGER NOT NULL,
+            space TEXT NOT NULL,
+            user TEXT NOT NULL,
             revision INTEGER NOT NULL,
             receipt TEXT NOT NULL,
             at REAL NOT NULL,
-            PRIMARY KEY (origin, sequence)
+            PRIMARY KEY (origin, sequence, space, user)
         ) STRICT, WITHOUT ROWID;
 
         CREATE TABLE meta (

@@ -40,7 +40,7 @@ from mcpstated.protocol.errors import BackendError, StorageFull
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
-    from mcpstated.protocol.store import Space
+    from mcpstated.protocol.store import CallToken, Space
 
 T = TypeVar("T")
 
@@ -120,9 +120,9 @@ class SQLiteBackend:
         """Return how many handles a user holds, and as of which revision."""
         return await self._read("count", reading.count, space, user)
 
-    async def recall(self, origin: bytes, sequence: int) -> Repeated | None:
+    async def recall(self, space: Space, user: str, token: CallToken) -> Repeated | None:
         """Return what the ledger says of a call."""
-        return await self._read("recall", reading.recall, origin, sequence)
+        return await self._read("recall", reading.recall, space, user, token)
 
     async def expire(
         self, now: float, *, limit: int, owner: tuple[Space, str] | None = None

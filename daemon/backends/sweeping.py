@@ -82,8 +82,8 @@ def forget_old(db: apsw.Connection, before: float, limit: int) -> int:
 
     def work() -> int:
         db.execute(
-            "DELETE FROM ledger WHERE (origin, sequence) IN"
-            " (SELECT origin, sequence FROM ledger WHERE at < ? LIMIT ?)",
+            "DELETE FROM ledger WHERE (origin, sequence, space, user) IN"
+            " (SELECT origin, sequence, space, user FROM ledger WHERE at < ? LIMIT ?)",
             (before, limit),
         )
         return db.changes()

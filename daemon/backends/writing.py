@@ -70,8 +70,9 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
     token = change.token
     if token is not None:
         for known, receipt in db.execute(
-            "SELECT revision, receipt FROM ledger WHERE origin = ? AND sequence = ?",
-            (token.origin, token.sequence),
+            "SELECT revision, receipt FROM ledger"
+            " WHERE origin = ? AND sequence = ? AND space = ? AND user = ?",
+            (token.origin, token.sequence, change.key.space, change.key.user),
         ):
             return Repeated(int(known), str(receipt))
     handle_id = _create(db, change, revision) if change.base == 0 else _advance(db, change, revision)
@@ -104,8 +105,17 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
         )
     if token is not None:
         db.execute(
-            "INSERT INTO ledger (origin, sequence, revision, receipt, at) VALUES (?, ?, ?, ?, ?)",
-            (token.origin, token.sequence, revision, change.receipt, info.updated_at),
+            "INSERT INTO ledger (origin, sequence, space, user, revision, receipt, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                token.origin,
+                token.sequence,
+                change.key.space,
+                change.key.user,
+                revision,
+                change.receipt,
+                info.updated_at,
+            ),
         )
     return Applied(revision)
 

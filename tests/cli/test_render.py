@@ -95,3 +95,26 @@ def test_errors_go_to_stderr_with_their_hint(capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"error: It did not work: {SHOWN}.\nTry this.\n"
+
+
+def test_a_terminal_gets_our_colours_and_no_others(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where colours are on, those that a state asks for are still text."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+    out = printed(capsys, Line(HOSTILE, "good"), JsonText(json.dumps({"a": HOSTILE})))
+
+    assert out.startswith("\x1b[32m")
+    assert SHOWN in out
+    assert "\x1b[31m" not in out
+    assert "\\u001b[31m" in out
+
+
+def test_no_color_is_respected(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://no-color.org: a user who set it means every program."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    assert "\x1b[32m" not in printed(capsys, Line("good", "good"))

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.json_values import documents, values
 
 from mcpstated.protocol.documents import check_document, dump, is_identical, measure, parse, size_of
 from mcpstated.protocol.errors import InvalidInput, StateTooLarge
 from mcpstated.protocol.limits import Limits
+from support.json_values import documents, values
 
 LIMITS = Limits()
 
@@ -51,8 +51,18 @@ def test_sizes_are_those_of_the_compact_text(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["-0.0", "0.0", "0", "1.0", "1", "1e+300", "5e-324", "123456789012345678901234567890", "9" * 4300]
-    + ["-" + "9" * 4300],
+    [
+        "-0.0",
+        "0.0",
+        "0",
+        "1.0",
+        "1",
+        "1e+300",
+        "5e-324",
+        "123456789012345678901",
+        "9" * 4300,
+        "-" + "9" * 4300,
+    ],
 )
 def test_numbers_keep_their_spelling(text: str) -> None:
     """What one client wrote as 1.0 must not reach another as 1; integers are exact (design, limits)."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from support.json_values import documents, values
 
 from mcpstated.protocol.documents import dump, is_identical, same
+from support.json_values import documents, values
 
 
 @pytest.mark.requirement("C34")

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.json_values import documents, operations_for
 
 from mcpstated.protocol.documents import dump, parse
 from mcpstated.protocol.errors import InvalidInput, PatchError
@@ -24,6 +23,7 @@ from mcpstated.protocol.patches import (
     operations_to_log,
     operations_to_wire,
 )
+from support.json_values import documents, operations_for
 
 any_operations = documents.flatmap(operations_for)
 
@@ -154,7 +154,6 @@ def test_no_list_of_objects_fails_in_another_way(ops: list[dict[str, str]]) -> N
     """Operations or a `PatchError`, nothing else."""
     try:
         operations = operations_from_wire(ops)
-    except PatchError as error:
-        assert type(error.details["index"]) is int
+    except PatchError:
         return
     assert operations_from_wire(operations_to_wire(operations)) == operations

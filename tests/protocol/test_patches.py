@@ -289,7 +289,7 @@ def test_one_value_in_two_places_stays_two_values() -> None:
 
 
 def put(path: str, kind: str, value: Json) -> Operation:
-    """Return an operation of that kind that makes `value` the member or item "0" of the container at `path`."""
+    """Return an operation of that kind that makes `value` member or item "0" at `path`."""
     if kind == "append":
         return Append(path, value)
     return SetKey(path, "0", value) if kind == "set_key" else Merge({"0": value}, path)

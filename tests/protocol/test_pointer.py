@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.json_values import documents, keys, places
 
 from mcpstated.protocol.documents import Json, is_identical
 from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.pointer import parse_path, resolve, spell_pointer
+from support.json_values import documents, keys, places
 
 DOCUMENT: dict[str, Json] = {
     "profile": {"tags": ["x", {"deep": True}], "name": "Ada"},
@@ -125,7 +125,7 @@ def test_awkward_keys_are_reached_exactly(path: str, value: Json) -> None:
         ("/profile/tags/+1", ['"+1"']),
         ("/profile/tags/1.0", ['"1.0"']),
         ("/profile/tags/ 1", ['" 1"']),
-        ("/profile/tags/١", ["list of 2 items"]),
+        ("/profile/tags/\u0661", ["list of 2 items"]),
         ("/profile/tags/" + "9" * 5_000, ["list of 2 items"]),
         ("/profile/name/0", ['"/profile/name" holds text']),
         ("empty.x", ['"empty" is an empty object']),

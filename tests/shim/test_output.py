@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,20 @@ from pathlib import Path
 import pytest
 
 from mcpstated.shim.output import Output
+
+
+@pytest.fixture(autouse=True)
+def _no_hang() -> Iterator[None]:
+    """Turn a write that waits, which is what these tests are about, into a failure."""
+
+    def fail(_number: int, _frame: object) -> None:
+        pytest.fail("a write waited for the reader")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(params=["pipe", "socket"])
