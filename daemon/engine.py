@@ -8,32 +8,28 @@ the rest: `writes` (one write, from evaluation to receipt), `evaluation` (pure),
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
 from mcpstated.daemon import changes, evaluation, listing
-from mcpstated.daemon.backends.interface import Applied, Backend, Key, Removed, Repeated, StoredChange
+from mcpstated.daemon.backends.interface import Applied, Backend, Key, Removed
 from mcpstated.daemon.cache import Cache, Entry
 from mcpstated.daemon.committer import Committer, Pending
-from mcpstated.daemon.conflicts import MAX_CHANGES, stale_write
-from mcpstated.daemon.evaluation import Evaluated, Evaluation, Stale
 from mcpstated.daemon.feed import Feed, FeedEvent
-from mcpstated.daemon.ledger import Ledger, receipt_from
-from mcpstated.daemon.loader import Loader, again
+from mcpstated.daemon.ledger import Ledger
+from mcpstated.daemon.loader import Loader
 from mcpstated.daemon.logs import log_event
 from mcpstated.daemon.quota import Quota
 from mcpstated.daemon.sweeper import DEFAULT_INTERVAL_SECONDS, Sweeper
+from mcpstated.daemon.writes import Attempt, Writer, not_found
 from mcpstated.protocol import fields
 from mcpstated.protocol.documents import check_document
 from mcpstated.protocol.errors import (
     BackendError,
-    HandleNotFound,
     HistoryCompacted,
     InvalidInput,
-    McpStateError,
 )
 from mcpstated.protocol.store import (
     KEEP,
@@ -45,7 +41,6 @@ from mcpstated.protocol.store import (
     Revision,
     Snapshot,
     StoreStatus,
-    Touched,
     Version,
 )
 
@@ -274,7 +269,6 @@ class Engine:
         if version is not None:
             version = fields.check_version(version)
         await trio.lowlevel.checkpoint()
-        self._require_running()
         entry = await self._writer.entry(key)
         head = entry.head
         if head is None:
@@ -299,7 +293,6 @@ class Engine:
     ) -> Page:
         """Return live handles of the caller's user and space, newest change first."""
         self._check_caller(caller)
-        self._require_running()
         if kind is not None:
             kind = fields.check_kind(kind)
         limit = fields.check_limit(limit, self._limits)
@@ -413,6 +406,7 @@ class Engine:
         return Key(caller.space, caller.user, HandleId(fields.check_handle(handle)))
 
     def _check_caller(self, caller: Caller) -> None:
+        self._require_running()
         fields.check_user(caller.user, self._limits)
         fields.check_writer(caller.writer, self._limits)
 

@@ -111,6 +111,7 @@ class Writer:
 
         Cancellation: a write that is queued goes on without its caller.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         claim = await self._ledger.claim(caller)
         pending: Pending | None = None
         try:
@@ -159,6 +160,7 @@ def not_found(key: Key) -> HandleNotFound:
 async def _is_durable(last: Pending | None) -> bool:
     """Return whether the tip that `last` made has become durable, once that is known."""
     if last is None:
+        await trio.lowlevel.checkpoint()
         return True
     await last.wait()
     return isinstance(last.outcome, Applied)

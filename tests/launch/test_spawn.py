@@ -136,7 +136,7 @@ def test_a_socket_elsewhere_is_passed_on() -> None:
 
 
 @linux
-@pytest.mark.requirement("C22")
+@pytest.mark.requirement("P6")
 def test_a_log_that_cannot_be_opened_stops_nothing(ensure: Ensure, starts: Starts, paths: Paths) -> None:
     """C22: a daemon without a log is better than none."""
     Path(paths.log).mkdir()

@@ -54,7 +54,7 @@ async def test_the_hello_says_for_whom(data_dir: Path) -> None:
     assert (end.hello.user, end.hello.writer) == ("ann", "laptop/editor")
 
 
-@pytest.mark.requirement("P2", "C02")
+@pytest.mark.requirement("P2")
 async def test_after_a_kill_the_next_daemon_gets_kept_then_unsettled_then_new_lines(data_dir: Path) -> None:
     """P2: the handshake is heard again, calls are sent again under their old numbers, nothing is lost."""
     with trio.fail_after(20), fake_daemon(data_dir) as daemon:
@@ -258,7 +258,7 @@ async def test_without_a_daemon_the_shim_answers_itself_and_stays(tmp_path: Path
             assert said(await end.forwards(1)) == [(3, FRESH, b"again")]
 
 
-@pytest.mark.requirement("P2", "C01")
+@pytest.mark.requirement("P2")
 async def test_a_call_that_may_have_been_applied_is_answered_as_unknown(data_dir: Path) -> None:
     """C01: the daemon had the call and nobody can be asked what became of it."""
     call = {"id": 1, "method": "tools/call", "params": {"name": "x", "arguments": {"handle": "notes_1"}}}

@@ -44,7 +44,7 @@ def test_a_tool_call_gets_a_result_that_says_that_nothing_was_done() -> None:
     assert "resultType" not in result
 
 
-@pytest.mark.requirement("P2", "C01")
+@pytest.mark.requirement("P2")
 def test_a_tool_call_that_some_daemon_had_gets_an_unknown_outcome() -> None:
     """P2: it may have been applied; claiming either would make a model repeat or drop it."""
     (answer,) = answers(tool_call(), was_forwarded=True)
