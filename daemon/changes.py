@@ -19,11 +19,16 @@ from typing import TYPE_CHECKING, Any, cast
 from mcpstated.daemon.backends.interface import StoredChange, StoredCheckpoint, StoredHandle
 from mcpstated.protocol import patches
 from mcpstated.protocol.documents import Document, dump, size_of
+from mcpstated.protocol.errors import McpStateError
 from mcpstated.protocol.outline import summary
 from mcpstated.protocol.store import KEEP, HandleInfo, KeepType, Revision, Version
 
 if TYPE_CHECKING:
     from mcpstated.protocol.patches import Operation
+
+
+class Damaged(Exception):  # noqa: N818 - it reads as what happened
+    """What is stored does not fit together. Its text may hold parts of a state and is never shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +96,21 @@ def encode(
 
 
 def operations_of(change: StoredChange) -> tuple[Operation, ...]:
-    """Return what a change did to the document, as operations; none if it says nothing of them."""
-    return patches.operations_from_log(json.loads(change.body).get("ops", ()))
+    """Return what a change did to the document, as operations; none if it says nothing of them.
+
+    Raises: Damaged.
+    """
+    try:
+        return patches.operations_from_log(_record_of(change).get("ops", ()))
+    except McpStateError as error:
+        raise Damaged(error.message) from error
 
 
 def rebuild(stored: StoredHandle) -> State:
-    """Return the newest state of a handle as the backend stored it. Its metadata is the stored head's."""
+    """Return the newest state of a handle as the backend stored it. Its metadata is the stored head's.
+
+    Raises: Damaged.
+    """
     document, size_bytes = _document_of(stored)
     tail_bytes = sum(len(change.body) for change in stored.changes)
     info = replace(stored.head.info, size_bytes=size_bytes)
@@ -104,16 +118,19 @@ def rebuild(stored: StoredHandle) -> State:
 
 
 def rebuild_version(stored: StoredHandle) -> State:
-    """Return the state as of the last of `stored.changes`, metadata included."""
+    """Return the state as of the last of `stored.changes`, metadata included.
+
+    Raises: Damaged.
+    """
     checkpoint = _checkpoint_of(stored)
     title, expiry = checkpoint.title, Expiry(checkpoint.ttl_days, checkpoint.expires_at)
     newest: StoredChange | StoredCheckpoint = checkpoint
     for change in stored.changes:
         newest = change
-        record = json.loads(change.body)
+        record = _record_of(change)
         title = record.get("title", title)
         if "expires_at" in record:
-            expiry = Expiry(record["ttl_days"], record["expires_at"])
+            expiry = Expiry(record.get("ttl_days"), record["expires_at"])
     document, size_bytes = _document_of(stored)
     info = replace(
         stored.head.info,
@@ -146,12 +163,29 @@ def checkpoint_from(state: State) -> StoredCheckpoint:
 
 
 def _document_of(stored: StoredHandle) -> tuple[Document, int]:
-    document = cast("Document", json.loads(_checkpoint_of(stored).document))
+    document = cast("Document", _object_in(_checkpoint_of(stored).document))
     operations = [operation for change in stored.changes for operation in operations_of(change)]
-    return patches.replay(document, size_of(document), operations)
+    try:
+        return patches.replay(document, size_of(document), operations)
+    except McpStateError as error:
+        raise Damaged(error.message) from error
 
 
 def _checkpoint_of(stored: StoredHandle) -> StoredCheckpoint:
     if stored.checkpoint is None:
-        raise LookupError("a stored handle without its checkpoint")
+        raise Damaged("there is no checkpoint to begin with")
     return stored.checkpoint
+
+
+def _record_of(change: StoredChange) -> dict[str, Any]:
+    return _object_in(change.body)
+
+
+def _object_in(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(str(error)) from error
+    if not isinstance(value, dict):
+        raise Damaged("not an object")
+    return value

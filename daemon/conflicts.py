@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mcpstated.daemon.changes import operations_of
+from mcpstated.daemon.changes import Damaged, operations_of
 from mcpstated.daemon.evaluation import moment
 from mcpstated.protocol.documents import size_of
 from mcpstated.protocol.errors import StaleWrite
@@ -18,6 +18,7 @@ from mcpstated.protocol.patches import operations_to_log
 if TYPE_CHECKING:
     from mcpstated.daemon.backends.interface import StoredChange
     from mcpstated.daemon.changes import State
+    from mcpstated.protocol.patches import Operation
 
 CHANGES_BUDGET_BYTES = 8 * 1024
 STATE_BUDGET_BYTES = 16 * 1024
@@ -64,13 +65,23 @@ def stale_write(state: State, expected_version: int, changes: Sequence[StoredCha
     )
 
 
+def _operations_of(change: StoredChange) -> Sequence[Operation] | None:
+    try:
+        return operations_of(change)
+    except Damaged:
+        return None
+
+
 def _describe(changes: Sequence[StoredChange]) -> tuple[list[dict[str, Any]], int]:
     described: list[dict[str, Any]] = []
     left = CHANGES_BUDGET_BYTES
     for change in changes:
         entry: dict[str, Any] = {"version": change.version, "writer": change.writer, "action": change.action}
-        if operations := operations_of(change):
+        operations = _operations_of(change)
+        if operations:
             entry["operations"] = operations_to_log(operations)
+        elif operations is None:
+            entry["note"] = "cannot be read"
         elif change.action == "save":
             entry["note"] = "replaced the whole state"
         size_bytes = size_of(entry)

@@ -81,10 +81,10 @@ class Loader:
             if size <= INLINE_MAX_CHARS:
                 return how(stored)
             return await trio.to_thread.run_sync(how, stored)
-        except (McpStateError, LookupError, ValueError, TypeError) as error:
+        except changes.Damaged as error:
             self._log.error("stored handle was unreadable", error, has_text=False, handle=key.handle)
             raise BackendError(
-                f"What is stored for {key.handle} is damaged; the daemon's log has the reason."
+                f"What is stored for {key.handle} is damaged and cannot be read. Other handles are not affected."
             ) from error
 
     async def _run(self, key: Key, loading: _Loading) -> None:

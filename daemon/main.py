@@ -221,7 +221,9 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
                 serving.start_soon(watch_our_files)
                 serving.start_soon(watch_for_nobody)
                 ready.report()
-                log_event(log, "info", "daemon started", pid=identity.pid, version=VERSION, path=listener.path)
+                log_event(
+                    log, "info", "daemon started", pid=identity.pid, version=VERSION, path=listener.path
+                )
                 await stop.requested()
                 log_event(log, "info", "daemon stopping", cause=stop.cause, sessions=len(sessions))
                 listener.close()

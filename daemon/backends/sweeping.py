@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from mcpstated.daemon.backends.interface import FoldPlan, Key, Removed, StoredCheckpoint
+from mcpstated.daemon.backends.opening import BUSY_TIMEOUT_MS
 from mcpstated.daemon.backends.writing import count_holding, in_transaction, newest_revision
 from mcpstated.daemon.logs import log_event
 from mcpstated.protocol.store import HandleId, Space
@@ -197,7 +198,11 @@ def tidy(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
         return
     if size_bytes <= wal_bytes:
         return
-    is_busy, _frames, _moved = next(iter(db.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
+    db.set_busy_timeout(0)  # writers must not wait for somebody's long read; the next pass tries again
+    try:
+        is_busy, _frames, _moved = next(iter(db.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
+    finally:
+        db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if is_busy:
         log_event(log, "warning", "write-ahead log was kept long by an open read", size_bytes=size_bytes)
 

@@ -63,6 +63,31 @@ async def test_writes_of_one_task_are_seen_in_their_order(engine: RunningEngine,
         assert [item[1] for item in items if item[0] == name] == list(range(20))  # type: ignore[index]
 
 
+@pytest.mark.requirement("P6")
+@pytest.mark.parametrize("bound", ["MAX_BATCH_CHANGES", "MAX_BATCH_BYTES"])
+async def test_a_batch_is_bounded_and_what_is_left_is_the_next_one(
+    engine: RunningEngine, alice: Caller, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """P6: one transaction stays well below the write-ahead log's limit, however many wait."""
+    monkeypatch.setattr(f"mcpstated.daemon.committer.{bound}", 5 if bound.endswith("CHANGES") else 500)
+    store = engine.store
+    handle = (await store.mint(alice, kind="a", document={"l": []})).info.handle
+    engine.backend.hold()
+    engine.backend.batch_sizes.clear()
+    with trio.fail_after(10):
+        await gather(
+            *[
+                lambda index=index: store.patch(alice, handle, [Append("l", "x" * 100)])
+                for index in range(21)
+            ],
+            release=engine.backend,
+        )
+    assert engine.backend.batch_sizes[0] == 1
+    assert max(engine.backend.batch_sizes) <= 5
+    assert sum(engine.backend.batch_sizes) == 21
+    assert (await store.load(alice, handle)).info.version == 22
+
+
 async def test_a_caller_that_is_cancelled_does_not_take_its_write_back(
     engine: RunningEngine, alice: Caller
 ) -> None:

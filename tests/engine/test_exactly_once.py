@@ -204,3 +204,21 @@ async def test_the_sweeper_removes_settled_rows_and_those_of_yesterday(
     engine.time.pass_seconds(3_600)
     await store.sweep()
     assert ledger_rows(path) == [(b"e" * 16, 3)]
+
+
+@pytest.mark.requirement("P2", "P5")
+async def test_a_token_says_nothing_about_another_users_calls(
+    engine: RunningEngine, alice: Caller, bob: Caller
+) -> None:
+    """P5: whoever learns a shim's id must not be answered with what its user did."""
+    store = engine.store
+    minted = await store.mint(call(alice, 1), kind="a", document={"l": []}, title="secret")
+    for is_resent in (True, False):
+        for other in (bob, Caller("alice", "w", space="app")):
+            receipt = await store.mint(
+                call(other, 1, is_resent=is_resent, origin=SHIM), kind="a", document={}, title="own"
+            )
+            assert receipt.info.title == "own"
+            assert receipt.info.handle != minted.info.handle
+    again = await store.mint(call(alice, 1, is_resent=True), kind="a", document={"l": []}, title="secret")
+    assert again.info == minted.info
