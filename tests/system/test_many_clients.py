@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.mcp_client import McpClient, daemon_pid, mcp_client, starting_environment
 
 from mcpstated.protocol.paths import Paths
+from support.mcp_client import McpClient, daemon_pid, mcp_client, starting_environment
 
 
 def started_daemons(data_dir: Path) -> int:
