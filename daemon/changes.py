@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mcpstated.protocol.patches import Operation
 
 
-class Damaged(Exception):  # noqa: N818 - it reads as what happened
+class Damaged(Exception):
     """What is stored does not fit together. Its text may hold parts of a state and is never shown."""
 
 

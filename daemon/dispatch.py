@@ -207,7 +207,7 @@ def _receipt(receipt: Receipt) -> Result:
 
 
 def _refuse_unknown(parameters: Parameters, allowed: frozenset[str]) -> None:
-    unknown = sorted(set(parameters) - allowed)
+    unknown = sorted(str(name) for name in parameters if name not in allowed)
     if unknown:
         raise InvalidInput(
             f"Unknown parameter {json.dumps(unknown[0])}; known are: {', '.join(sorted(allowed)) or 'none'}.",

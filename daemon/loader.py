@@ -84,7 +84,7 @@ class Loader:
         except changes.Damaged as error:
             self._log.error("stored handle was unreadable", error, has_text=False, handle=key.handle)
             raise BackendError(
-                f"What is stored for {key.handle} is damaged and cannot be read. Other handles are not affected."
+                f"What is stored for {key.handle} is damaged and cannot be read. Other handles are fine."
             ) from error
 
     async def _run(self, key: Key, loading: _Loading) -> None:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OPEN_SECONDS = 10.0
+"""How long the system may take to open a file."""
 CLOSE_SECONDS = 10.0
 """How long closing may take; the last checkpoint of the write-ahead log is part of it."""
 
@@ -73,7 +75,7 @@ class SQLiteBackend:
             self._reader = await self._connect(apsw.SQLITE_OPEN_READONLY)
             await _run(self._reader, opening.configure_reader)
             return await _run(self._reader, reading.opened)
-        except (apsw.Error, OSError) as error:
+        except (apsw.Error, OSError, trio.TooSlowError) as error:
             await self.aclose()
             raise opening.refusal(self._path, error) from error
         except BaseException:
@@ -168,8 +170,8 @@ class SQLiteBackend:
 
     async def _connect(self, flags: int) -> apsw.AsyncConnection:
         token = apsw.async_controller.set(cast("apsw.AsyncConnectionController", apsw.aio.Trio))
-        try:
-            with _without_deadline():
+        try:  # shielded: a connection whose opener is gone would keep its thread, and the process, for ever
+            with _without_deadline(), trio.fail_after(OPEN_SECONDS):
                 return await apsw.Connection.as_async(str(self._path), flags=flags, vfs=self._vfs)
         finally:
             apsw.async_controller.reset(token)

@@ -83,8 +83,12 @@ async def test_an_unknown_operation_or_parameter_is_refused_by_name(data_dir: Pa
             unknown = await client.request("frobnicate")
             misspelt = await client.request("load", handel="x")
             wrong_type = await client.request("load", handle=7)
+            await client.send(Request(90, "load", {b"handle": "x"}))  # type: ignore[dict-item]
+            odd = await client.receive()
             again = await client.request("status")
 
+    assert isinstance(odd, Failure)
+    assert odd.error["code"] == "invalid_input"
     assert unknown["error"]["field"] == "operation"
     assert misspelt["error"]["field"] == "handel"
     assert wrong_type["error"] == {

@@ -9,6 +9,7 @@ import pytest
 import trio
 import trio.testing
 
+from mcpstated.daemon.backends.sqlite import SQLiteBackend
 from mcpstated.daemon.testing import RunningEngine, open_engine
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.patches import Append, SetKey
@@ -107,6 +108,26 @@ async def test_a_call_may_be_cancelled_at_every_step(
         assert (await reopened.store.list(alice)).total == total
         for version in range(1, snapshot.info.version + 1):
             await reopened.store.load(alice, handle, version=version)
+
+
+async def test_opening_may_be_cancelled_at_every_step(path: Path, alice: Caller, no_leaks: None) -> None:
+    """Whoever starts a daemon may stop it at once: no thread stays and no half made store."""
+    with trio.fail_after(30):
+        for step in range(MOST_STEPS):
+            backend = SQLiteBackend(path, limits=Limits())
+
+            async def open_and_close(backend: SQLiteBackend = backend) -> None:
+                await backend.open()
+                await backend.aclose()
+
+            if await cancelled_at(step, open_and_close):
+                break
+            await backend.aclose()
+        else:
+            raise AssertionError("it never ended")
+    assert step > 3
+    async with open_engine(path) as running:
+        await running.store.mint(alice, kind="a", document={})
 
 
 @pytest.mark.requirement("P1")

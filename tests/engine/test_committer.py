@@ -76,10 +76,7 @@ async def test_a_batch_is_bounded_and_what_is_left_is_the_next_one(
     engine.backend.batch_sizes.clear()
     with trio.fail_after(10):
         await gather(
-            *[
-                lambda index=index: store.patch(alice, handle, [Append("l", "x" * 100)])
-                for index in range(21)
-            ],
+            *[lambda: store.patch(alice, handle, [Append("l", "x" * 100)])] * 21,
             release=engine.backend,
         )
     assert engine.backend.batch_sizes[0] == 1

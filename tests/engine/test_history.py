@@ -7,6 +7,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+import trio
 
 from mcpstated.daemon.testing import ManualTime, RunningEngine, open_engine
 from mcpstated.protocol.documents import Document, dump
@@ -201,8 +202,9 @@ async def test_a_long_history_is_removed_in_small_steps(path: Path, alice: Calle
     async with open_engine(path, limits=Limits(history_changes=10)) as running:
         store = running.store
         handle = (await store.mint(alice, kind="a", document={"n": 0})).info.handle
-        for index in range(1_200):
-            await store.patch(alice, handle, [SetKey("", "n", index + 1)])
+        async with trio.open_nursery() as nursery:
+            for index in range(1_200):
+                nursery.start_soon(store.patch, alice, handle, [SetKey("", "n", index + 1)])
         await store.sweep()
         kept = rows(path)
         assert kept.oldest_version == 1_191

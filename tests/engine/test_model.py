@@ -305,7 +305,7 @@ def test_the_engine_does_what_the_model_does() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         EngineMachine,
         settings=settings(
-            max_examples=25,
+            max_examples=20,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

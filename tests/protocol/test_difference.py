@@ -140,6 +140,17 @@ def test_very_deep_changes_are_stored_from_a_fixed_level_on() -> None:
     assert operation.path.count("/") == DEEPEST_LEVEL
 
 
+def test_a_new_order_of_keys_below_that_level_is_reached_too() -> None:
+    """What is replaced there equals the old value for set_key, which would leave it as it was."""
+    old: dict[str, Any] = {"x": 1, "y": 2}
+    new: dict[str, Any] = {"y": 2, "x": 1}
+    for _ in range(DEEPEST_LEVEL + 1):
+        old, new = {"a": old}, {"a": new}
+
+    (operation,) = between(old, new)
+    assert isinstance(operation, Replace)
+
+
 def test_the_size_may_be_handed_in() -> None:
     """The engine knows it; what it says decides whether the operations are worth it."""
     old, new = {"a": 1, "b": "x" * 100}, {"a": 2, "b": "x" * 100}
