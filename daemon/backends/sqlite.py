@@ -171,7 +171,7 @@ class SQLiteBackend:
     async def _connect(self, flags: int) -> apsw.AsyncConnection:
         token = apsw.async_controller.set(cast("apsw.AsyncConnectionController", apsw.aio.Trio))
         try:  # shielded: a connection whose opener is gone would keep its thread, and the process, for ever
-            with _without_deadline(), trio.fail_after(OPEN_SECONDS):
+            with _without_deadline(), trio.fail_after(OPEN_SECONDS, shield=True):
                 return await apsw.Connection.as_async(str(self._path), flags=flags, vfs=self._vfs)
         finally:
             apsw.async_controller.reset(token)

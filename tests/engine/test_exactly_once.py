@@ -112,6 +112,7 @@ async def test_a_call_that_comes_again_while_it_runs_waits_for_the_first_run(
             assert receipts == []
             engine.backend.release()
     assert [receipt.is_replayed for receipt in receipts] == [True, True]
+    assert engine.backend.batch_sizes == [1, 1], "the runs that waited queued nothing"
     assert (await store.load(alice, handle)).document == {"l": [1]}
 
 
