@@ -7,6 +7,7 @@ out; nothing here knows a method but by name.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from dataclasses import dataclass
@@ -52,11 +53,12 @@ class Blank:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A line that is no message; `id` is what could be saved of it."""
+    """A line that is no message; `id` and `method` are what could be saved of it."""
 
     id: RequestId | None
     code: int
     reason: str
+    method: str = ""
 
 
 Envelope: TypeAlias = Call | Notice | Reply | Blank | Malformed
@@ -75,12 +77,10 @@ def read_line(line: bytes) -> Envelope:
     try:
         message = json.loads(text)
     except RecursionError:
-        return Malformed(_salvage_id(text), INVALID_PARAMS, "The message is nested too deeply to be read.")
+        return _salvage(text, "The message is nested too deeply to be read.")
     except ValueError as error:
         if "Exceeds the limit" in str(error):
-            return Malformed(
-                _salvage_id(text), INVALID_PARAMS, "The message holds an integer of too many digits."
-            )
+            return _salvage(text, "The message holds an integer of too many digits.")
         return Malformed(None, PARSE_ERROR, "The line is not JSON.")
     return _classify(message)
 
@@ -134,12 +134,13 @@ def _classify(message: Any) -> Envelope:
     return Call(usable_id, method, params)
 
 
-def _salvage_id(text: str) -> RequestId | None:
-    """Return the member `id` of the outermost object of a text that cannot be parsed whole.
+def _salvage(text: str, reason: str) -> Malformed:
+    """Return what can be saved of a JSON object that cannot be parsed whole: its `id` and its `method`.
 
     Walks lexemes, not the structure, so depth does not matter. Example: in `{"a":[[[[...]]]],"id":7}`
     the depth is back at 1 when `"id"` `:` `7` come by.
     """
+    found: dict[str, Any] = {}
     depth = 0
     before: tuple[str, str] = ("", "")
     for match in _LEXEMES.finditer(text):
@@ -148,11 +149,14 @@ def _salvage_id(text: str) -> RequestId | None:
             depth += 1
         elif lexeme in "]}":
             depth -= 1
-        elif depth == 1 and before == ('"id"', ":"):
-            try:
-                value = json.loads(lexeme)
-            except ValueError:
-                return None
-            return value if _is_id(value) else None
+        elif depth == 1 and before[1] == ":" and before[0] in ('"id"', '"method"'):
+            with contextlib.suppress(ValueError):
+                found[before[0]] = json.loads(lexeme)
         before = (before[1], lexeme)
-    return None
+    id_, method = found.get('"id"'), found.get('"method"')
+    return Malformed(
+        id_ if _is_id(id_) else None,
+        INVALID_PARAMS,
+        reason,
+        method if isinstance(method, str) else "",
+    )

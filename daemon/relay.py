@@ -15,6 +15,7 @@ the shim, whatever ids the client picks. Every line is settled exactly once: by 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -45,14 +46,15 @@ from mcpstated.daemon.envelope import (
     read_line,
     write_line,
 )
+from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.messages import KEPT, RESENT, Deliver, Forward, Settled
 from mcpstated.protocol.store import CallToken
 from mcpstated.surface.context import RequestContext
+from mcpstated.surface.failures import failure
 
 log = logging.getLogger("mcpstated.relay")
 
 LEGACY, MODERN = "legacy", "modern"
-_LOOP_BUFFER = 1024
 
 
 class RunningCalls:
@@ -156,6 +158,17 @@ class Relay:
         while any(pending.method == "tools/call" for pending in self._pending.values()):
             await self._changed.wait()
 
+    def abandon(self) -> None:
+        """Answer nothing more: what still runs stays unsettled, for the shim to send again.
+
+        Call it before cancelling `run`: the loops answer cancelled requests with errors of their own,
+        and a call that another daemon will finish must not be settled by one.
+        """
+        for seq, pending in self._pending.items():
+            if pending.method == "tools/call":
+                self._running.end(self._shim_id, seq)
+        self._pending.clear()
+
     async def forward(self, message: Forward) -> None:
         """Take one line of the client."""
         if message.floor > self._floor:
@@ -168,9 +181,7 @@ class Relay:
             case Notice():
                 await self._forward_notice(message, envelope)
             case Malformed():
-                await self._send(
-                    Deliver(error_line(envelope.id, envelope.code, envelope.reason), message.seq)
-                )
+                await self._send(Deliver(_refusal(envelope), message.seq))
             case Blank() | Reply():
                 await self._send(Settled(message.seq))
 
@@ -192,7 +203,7 @@ class Relay:
         request = JSONRPCRequest.model_construct(
             jsonrpc="2.0", id=seq, method=call.method, params=call.params
         )
-        await self._feed(era, SessionMessage(request, metadata))
+        self._feed(era, SessionMessage(request, metadata))
 
     async def _forward_notice(self, message: Forward, notice: Notice) -> None:
         params = notice.params
@@ -207,7 +218,7 @@ class Relay:
         is_handshake = notice.method == "notifications/initialized" and era == LEGACY
         if era in self._loops or is_handshake:
             item = JSONRPCNotification.model_construct(jsonrpc="2.0", method=notice.method, params=params)
-            await self._feed(era, SessionMessage(item))
+            self._feed(era, SessionMessage(item))
         if message.mode != KEPT:
             await self._send(Settled(message.seq, keep=is_handshake))
 
@@ -221,14 +232,18 @@ class Relay:
                 return MODERN
         return LEGACY
 
-    async def _feed(self, era: str, item: SessionMessage) -> None:
+    def _feed(self, era: str, item: SessionMessage) -> None:
+        """Hand a message to its loop, without a wait: a call that is registered must reach its loop.
+
+        The channel is as long as the session lets requests run at once.
+        """
         channel = self._loops.get(era)
         if channel is None:
             assert self._nursery is not None
-            channel, source = trio.open_memory_channel[SessionMessage](_LOOP_BUFFER)
+            channel, source = trio.open_memory_channel[SessionMessage](math.inf)
             self._loops[era] = channel
             self._nursery.start_soon(self._serve, era, source)
-        await channel.send(item)
+        channel.send_nowait(item)
 
     async def _serve(self, era: str, source: trio.MemoryReceiveChannel[SessionMessage]) -> None:
         await serve_dual_era_loop(self._server, _Inlet(source), _Outlet(self._answer), lifespan_state={})
@@ -254,7 +269,7 @@ class Relay:
 
     async def _settle(self, seq: int, outcome: dict[str, Any] | None = None) -> None:
         pending = self._pending.pop(seq, None)
-        if pending is None:
+        if pending is None:  # abandoned, or settled before
             return
         try:
             if outcome is None:
@@ -293,6 +308,16 @@ class Relay:
         if isinstance(info, dict) and isinstance(name := info.get("name"), str):
             version = info.get("version")
             self.client_name = f"{name} {version}"[:200] if isinstance(version, str) else name[:200]
+
+
+def _refusal(malformed: Malformed) -> bytes:
+    """Return the answer to a line that cannot be read: a tool's result if it was a call of a tool."""
+    if malformed.id is not None and malformed.method == "tools/call":
+        outcome = failure(InvalidInput(malformed.reason, field="arguments"))
+        return write_line(
+            {"jsonrpc": "2.0", "id": malformed.id, "result": {**outcome, "resultType": "complete"}}
+        )
+    return error_line(malformed.id, malformed.code, malformed.reason)
 
 
 class _Inlet:

@@ -226,6 +226,8 @@ class Session:
             with trio.move_on_after(_FINISH_SECONDS):
                 await self._finish()
         finally:
+            if self.relay is not None:
+                self.relay.abandon()
             nursery.cancel_scope.cancel()
 
     async def _receive(self, nursery: trio.Nursery) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from mcpstated.protocol.messages import KEPT, RESENT, Deliver, Settled
 from support.daemons import daemon_in
-from support.wire import FakeShim, client_at, shim_at
+from support.wire import FakeShim, client_at, farewell, shim_at
 
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
@@ -287,6 +287,78 @@ async def test_what_a_dead_shim_forwarded_is_finished(data_dir: Path) -> None:
                     break
 
     assert loaded["l"] == list(range(20))
+
+
+@pytest.mark.requirement("P2", "P7")
+async def test_a_client_that_stops_reading_for_a_while_gets_every_answer_after_a_reconnect(
+    data_dir: Path,
+) -> None:
+    """Cut off as a slow reader in the middle of a call, its shim sends again what was not settled."""
+    shim_id = b"p" * 16
+    config = "[limits]\nmax_unread_bytes = 400000\nunread_grace_seconds = 1\n"
+    load: dict[str, Any] = {"name": "state_load", "arguments": {"max_bytes": 2_000_000}}
+    async with daemon_in(data_dir, config) as daemon:
+        with trio.fail_after(60):
+            async with shim_at(daemon.socket, shim_id=shim_id) as shim:
+                await shim.handshake()
+                big = {"t": "x" * 300_000}
+                load["arguments"]["handle"] = (await shim.tool("state_save", kind="big", state=big))["handle"]
+                lines = {}
+                for _ in range(30):
+                    seq = await shim.say(id=shim.seq, method="tools/call", params=load)
+                    call = {"jsonrpc": "2.0", "id": seq, "method": "tools/call", "params": load}
+                    lines[seq] = json.dumps(call).encode()
+                while await shim.still_has_its_session(daemon.socket):
+                    await trio.sleep(0.1)
+            async with shim_at(daemon.socket, shim_id=shim_id) as shim:
+                shim.seq = max(lines)
+                await shim.handshake()
+                settled: set[int] = set()
+                async with trio.open_nursery() as nursery:
+
+                    async def send_again() -> None:
+                        for seq, line in lines.items():
+                            await shim.forward(line, mode=RESENT, seq=seq)
+
+                    nursery.start_soon(send_again)
+                    while lines.keys() - settled:
+                        message = await shim.receive()
+                        if isinstance(message, Deliver) and message.answers is not None:
+                            settled.add(message.answers)
+
+
+@pytest.mark.requirement("P7")
+@pytest.mark.parametrize(("seq", "floor"), [(2**63, 0), (2**64 - 1, 0), (1, 2**63)])
+async def test_a_line_number_no_database_can_keep_breaks_the_protocol(
+    data_dir: Path, seq: int, floor: int
+) -> None:
+    """One peer that lies must not make the writes of others fail."""
+    async with daemon_in(data_dir) as daemon, shim_at(daemon.socket) as liar:
+        with trio.fail_after(10):
+            await liar.forward(b"{}", seq=seq, floor=floor)
+            assert (await farewell(liar)).reason == "protocol_error"
+
+
+@pytest.mark.requirement("C11")
+@pytest.mark.parametrize("value", ["[" * 5_000 + "]" * 5_000, "9" * 4_301])
+async def test_a_call_whose_arguments_cannot_be_parsed_is_an_invalid_input(
+    data_dir: Path, value: str
+) -> None:
+    """The model sees the same kind of error whichever side of the parser's own limit a value is on."""
+    arguments = '{"kind":"t","state":{"v":' + value + "}}"
+    line = (
+        '{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"state_save","arguments":' + arguments
+    )
+    async with daemon_in(data_dir) as daemon, shim_at(daemon.socket) as shim:
+        with trio.fail_after(10):
+            await shim.handshake()
+            answer = await shim.settlement(await shim.forward(line.encode() + b"}}"))
+
+    assert isinstance(answer, Deliver)
+    reply = json.loads(answer.line)
+    assert reply["id"] == 4
+    assert reply["result"]["isError"] is True
+    assert reply["result"]["structuredContent"]["error"]["code"] == "invalid_input"
 
 
 async def test_a_cancelled_call_is_settled_without_an_answer(data_dir: Path) -> None:

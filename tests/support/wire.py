@@ -110,6 +110,12 @@ class FakeShim(WirePeer):
         """Make one request of the modern era."""
         return await self.ask(id_, method, {"_meta": MODERN_META, **params})
 
+    async def still_has_its_session(self, path: str) -> bool:
+        """Ask a daemon whether it holds a session of any shim."""
+        async with client_at(path) as client:
+            status = await client.request("status")
+        return any(session["role"] == "shim" for session in status["sessions"])
+
 
 class FakeClient(WirePeer):
     """Makes requests one at a time."""
