@@ -235,6 +235,10 @@ class Committer:
             self._fail(batch, error)
         except Exception as error:
             self._log.error("batch failed unexpectedly", error)
+            if len(batch) > 1:  # one write may be at fault: the others must not pay for it
+                for pending in batch:
+                    await self._commit([pending])
+                return
             self._fail(
                 batch,
                 BackendError("The storage failed and nothing was stored; the daemon's log has the reason."),

@@ -35,6 +35,10 @@ from mcpstated.protocol.messages import (
 from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
 
 _SHIM_ID_BYTES = 16
+_MAX_NUMBER = 2**63 - 1
+"""The largest line number: databases keep it in 64 bits with a sign."""
+_HELLO_FRAME_BYTES = 16 * 1024
+"""The largest frame that is taken from a peer that has not said who it is."""
 
 
 class Connection:
@@ -60,7 +64,9 @@ class Connection:
         if role not in ("client", "daemon"):
             raise LocalProtocolError(f"a connection is for a client or a daemon, not {role!r}")
         self._is_daemon = role == "daemon"
-        self._reader = FrameReader(max_frame_bytes)
+        self._reader = FrameReader(
+            min(_HELLO_FRAME_BYTES, max_frame_bytes) if self._is_daemon else max_frame_bytes
+        )
         self._greeted = False
         self._welcomed = False
         self._parted = False
@@ -141,13 +147,14 @@ class Connection:
                 raise RemoteProtocolError("hello.capabilities must be strings")
             self._greeted = True
             self.peer_role = message.role
+            self._reader.max_frame_bytes = self.max_frame_bytes
             return
         if not self._greeted:
             raise RemoteProtocolError(f"{message.NAME} came before hello")
         if isinstance(message, Forward):
             if self.peer_role != "shim":
                 raise RemoteProtocolError("only a shim forwards")
-            if message.mode not in (0, 1, 2) or message.seq < 1 or message.floor < 0:
+            if message.mode not in (0, 1, 2) or not (0 < message.seq <= _MAX_NUMBER >= message.floor >= 0):
                 raise RemoteProtocolError("forward has a number out of range")
         elif self.peer_role == "shim":
             raise RemoteProtocolError(f"a shim sends no {message.NAME}")

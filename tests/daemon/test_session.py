@@ -76,6 +76,15 @@ async def test_a_frame_above_the_limit_is_refused_before_it_is_read(data_dir: Pa
     assert str(daemon.settings.limits.max_frame_bytes) in goodbye.text
 
 
+@pytest.mark.requirement("P6")
+async def test_a_peer_that_has_not_said_who_it_is_gets_only_a_small_frame(data_dir: Path) -> None:
+    """Connections are cheap to open: none may hold megabytes before its hello."""
+    async with daemon_in(data_dir) as daemon, connected(daemon.socket) as stranger:
+        with trio.fail_after(10):
+            await stranger.socket.send((1 << 20).to_bytes(4, "big"))
+            assert (await farewell(stranger)).reason == "protocol_error"
+
+
 async def test_an_unknown_operation_or_parameter_is_refused_by_name(data_dir: Path) -> None:
     """Skew shows as an error, never as a default."""
     async with daemon_in(data_dir) as daemon, client_at(daemon.socket) as client:
