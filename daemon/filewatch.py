@@ -14,7 +14,7 @@ import trio
 
 from mcpstated.daemon.logs import log_event
 from mcpstated.protocol.errors import McpStateError
-from mcpstated.protocol.messages import UPGRADING
+from mcpstated.protocol.messages import STOPPING
 
 if TYPE_CHECKING:
     from mcpstated.daemon.listener import Listener
@@ -48,7 +48,7 @@ async def watch_files(*, database: str, lock: FileLock, listener: Listener, stop
         else:
             continue
         log_event(log, "error", "files changed under the daemon", reason=failure)
-        stop.request(UPGRADING, cause="files", failure=failure)
+        stop.request(STOPPING, cause="files", failure=failure)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

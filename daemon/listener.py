@@ -38,11 +38,13 @@ class Listener:
     Args:
         path: Where clients connect.
         handle: Serves one connection and closes its socket; its faults are its own.
+        max_connections: Above it connections are closed without a word: they have not even said hello.
     """
 
-    def __init__(self, path: str, handle: Handler) -> None:
+    def __init__(self, path: str, handle: Handler, *, max_connections: int = 4096) -> None:
         self.path = path
         self._handle = handle
+        self._max_connections = max_connections
         self._socket: trio.socket.SocketType | None = None
         self._identity: tuple[int, int] | None = None
         self._nursery: trio.Nursery | None = None
@@ -142,10 +144,14 @@ class Listener:
 
     def _start(self, accepted: trio.socket.SocketType) -> None:
         assert self._nursery is not None
+        if self.connections >= self._max_connections:
+            self._log_capacity(OSError(errno.EMFILE, "too many connections"))
+            accepted.close()
+            return
+        self.connections += 1
         self._nursery.start_soon(self._serve_one, accepted)
 
     async def _serve_one(self, accepted: trio.socket.SocketType) -> None:
-        self.connections += 1
         try:
             peer = peer_of(accepted)  # type: ignore[arg-type]  # getsockopt is all that is used
             if peer.uid != os.getuid():

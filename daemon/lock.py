@@ -15,7 +15,7 @@ class FileLock:
     """An exclusive flock on one file, made with mode 0600 if absent."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._fd: int | None = None
 
     def try_acquire(self) -> bool:
@@ -26,7 +26,7 @@ class FileLock:
         """
         if self._fd is not None:
             return True
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -62,7 +62,7 @@ class FileLock:
 
     def _is_current(self, fd: int) -> bool:
         try:
-            named = os.stat(self._path, follow_symlinks=False)
+            named = os.stat(self.path, follow_symlinks=False)
         except OSError:
             return False
         held = os.fstat(fd)

@@ -51,6 +51,7 @@ from mcpstated.daemon.stopping import TEXTS, Stop, watch_signals
 from mcpstated.daemon.warmup import warm_up
 from mcpstated.protocol.directories import make_private_directory
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
+from mcpstated.protocol.paths import Paths
 from mcpstated.protocol.version import VERSION
 from mcpstated.surface.server import build_surface
 
@@ -66,7 +67,11 @@ _DRAIN_SECONDS = 30.0
 """How long the committer may take to make durable what it holds."""
 _PREDECESSOR_SECONDS = 40.0
 """How long to wait for a daemon that is leaving; above grace and drain together."""
+_STRANGER_SECONDS = 3.0
+"""How long to wait for a daemon of another data directory that may be leaving."""
 _LOCK_POLL_SECONDS = 0.05
+_GREETING_CONNECTIONS = 128
+"""Connections above `max_sessions` that are let in, so that they can be told why they are refused."""
 
 
 def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None) -> int:
@@ -102,11 +107,22 @@ def _reset_signals() -> None:
 
 @contextmanager
 def _owned_directory(settings: DaemonSettings, *, to_terminal: bool) -> Iterator[tuple[FileLock, FileLock]]:
-    """Hold the data directory for one daemon; gives the lock and, not taken, the start lock."""
+    """Hold the data directory for one daemon; gives the lock and, not taken, the start lock.
+
+    A database elsewhere makes its directory one that this daemon holds too: whoever serves that
+    directory, or names the same database, holds the same lock.
+    """
     paths, limits = settings.paths, settings.limits
     make_private_directory(paths.data_dir)
-    with FileLock(paths.lock) as lock, FileLock(paths.start_lock) as start_lock:
+    with (
+        FileLock(paths.lock) as lock,
+        FileLock(paths.start_lock) as start_lock,
+        FileLock(Paths(os.path.dirname(settings.database)).lock) as database_lock,
+    ):
         _take_over(lock, paths.socket)
+        os.makedirs(os.path.dirname(settings.database), mode=0o700, exist_ok=True)
+        if not os.path.samefile(os.path.dirname(settings.database), paths.data_dir):
+            _take_over(database_lock, None)
         open_log(
             paths.log,
             level=settings.log_level,
@@ -118,13 +134,22 @@ def _owned_directory(settings: DaemonSettings, *, to_terminal: bool) -> Iterator
         yield lock, start_lock
 
 
-def _take_over(lock: FileLock, socket_path: str) -> None:
-    """Take the daemon's lock, waiting for one that is leaving but never for one that serves."""
-    deadline = time.monotonic() + _PREDECESSOR_SECONDS
+def _take_over(lock: FileLock, socket_path: str | None) -> None:
+    """Take a daemon's lock, waiting for one that is leaving but never for one that serves.
+
+    Args:
+        socket_path: Where a daemon that holds the lock would answer; None if that is not known.
+    """
+    deadline = time.monotonic() + (_PREDECESSOR_SECONDS if socket_path else _STRANGER_SECONDS)
     while not lock.try_acquire():
-        if _answers(socket_path):
+        if socket_path is None:
+            if time.monotonic() > deadline:
+                raise DaemonUnavailable(
+                    "Another daemon holds the directory of this database.", hint=lock.path
+                )
+        elif _answers(socket_path):
             raise DaemonUnavailable("A daemon already serves this directory.", hint=socket_path)
-        if time.monotonic() > deadline:
+        elif time.monotonic() > deadline:
             raise DaemonUnavailable(
                 "A daemon holds this directory but does not listen; it may be stuck. See `mcpstated logs`.",
                 hint=socket_path,
@@ -195,7 +220,9 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
     async def serve_connection(accepted: trio.socket.SocketType, peer: Peer) -> None:
         await Session(accepted, peer, sessions=sessions, services=services, pid=identity.pid).run()
 
-    listener = Listener(settings.paths.socket, serve_connection)
+    listener = Listener(
+        settings.paths.socket, serve_connection, max_connections=limits.max_sessions + _GREETING_CONNECTIONS
+    )
 
     async def watch_for_nobody() -> None:
         if settings.idle_seconds != float("inf"):

@@ -83,7 +83,7 @@ class HistoryCompacted(McpStateError):
 
 
 class StorageFull(McpStateError):
-    """The disk is full; reads and deletes still work."""
+    """The disk is full and nothing was stored; reads still work."""
 
     code = "storage_full"
 

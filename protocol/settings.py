@@ -161,9 +161,7 @@ def _database(url: str, environ: Mapping[str, str]) -> str:
     prefix = "sqlite:///"
     if not url.startswith(prefix):
         raise InvalidInput("The backend must be given as sqlite:///PATH.", field="backend")
-    path = url[len(prefix) :]
-    if path and not path.startswith(("/", "~", "$")):
-        path = "/" + path  # sqlite:///home/me/state.db and sqlite:////home/me/state.db mean the same here
+    path = url[len(prefix) :]  # an absolute path makes it four slashes: sqlite:////home/me/state.db
     return absolute_path(path, field="backend", home=environ.get("HOME") or "/")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import click
 
@@ -47,4 +48,7 @@ def command(
         raise
     from mcpstated.daemon.main import run_daemon
 
-    return run_daemon(settings, ready_fd=ready_fd)
+    code = run_daemon(settings, ready_fd=ready_fd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # everything is on disk; taking the interpreter down in order would keep people waiting

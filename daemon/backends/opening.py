@@ -91,6 +91,15 @@ def refusal(path: Path, error: Exception) -> StoreRefused:
     return StoreRefused(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.")
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return which file a path names now; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _check_stranger(path: Path, vfs: str | None) -> None:
     """Look at a file's header without touching its log, its locks or anything beside it."""
     try:

@@ -64,6 +64,7 @@ class SQLiteBackend:
         self._vfs = vfs
         self._writer: apsw.AsyncConnection | None = None
         self._reader: apsw.AsyncConnection | None = None
+        self._identity: tuple[int, int] | None = None
         self._errors = RepeatLog(logging.getLogger("mcpstated.engine"))
 
     async def open(self) -> Opened:
@@ -72,6 +73,7 @@ class SQLiteBackend:
         try:
             self._writer = await self._connect(apsw.SQLITE_OPEN_READWRITE)
             await _run(self._writer, opening.configure_writer, self._path, self._limits.wal_bytes)
+            self._identity = opening.identity(self._path)
             self._reader = await self._connect(apsw.SQLITE_OPEN_READONLY)
             await _run(self._reader, opening.configure_reader)
             return await _run(self._reader, reading.opened)
@@ -93,8 +95,8 @@ class SQLiteBackend:
                         await connection.aclose()
 
     async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
-        """Append a batch in one transaction; durable when this returns."""
-        return await self._write("append", writing.append, changes, settled)
+        """Append a batch in one transaction; durable in the file that the path names when this returns."""
+        return await self._write("append", self._append_in_place, changes, settled)
 
     async def load(self, key: Key, *, version: int | None = None) -> StoredHandle | None:
         """Return what a version is rebuilt from."""
@@ -167,6 +169,19 @@ class SQLiteBackend:
     async def status(self, now: float) -> BackendStatus:
         """Return size, counts and versions."""
         return await self._read("status", reading.status, self._path, now)
+
+    def _append_in_place(
+        self, db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[bytes, int]
+    ) -> Sequence[Outcome]:
+        """Append, and check on both sides of the commit that nobody removed or replaced the file."""
+        self._check_in_place()
+        outcomes = writing.append(db, changes, settled)
+        self._check_in_place()
+        return outcomes
+
+    def _check_in_place(self) -> None:
+        if opening.identity(self._path) != self._identity:
+            raise BackendError("The database file was removed or replaced: nothing can be stored in it.")
 
     async def _connect(self, flags: int) -> apsw.AsyncConnection:
         token = apsw.async_controller.set(cast("apsw.AsyncConnectionController", apsw.aio.Trio))

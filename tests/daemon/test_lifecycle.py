@@ -99,6 +99,42 @@ async def test_it_steps_down_when_its_directory_is_gone(data_dir: Path) -> None:
     assert not data_dir.exists()
 
 
+@pytest.mark.requirement("P1")
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+async def test_no_write_is_acknowledged_into_a_database_that_is_gone(data_dir: Path, how: str) -> None:
+    """The very next write fails: nobody may be told that something is stored where nobody finds it."""
+    async with daemon_in(data_dir) as daemon, client_at(daemon.socket) as client:
+        with trio.fail_after(10):
+            await client.request("mint", kind="t", state="{}")
+            database = Path(daemon.settings.database)
+            database.rename(data_dir / "elsewhere.db")
+            if how == "replaced":
+                database.write_bytes((data_dir / "elsewhere.db").read_bytes())
+
+            answer = await client.request("mint", kind="t", state="{}")
+
+    assert answer["error"]["code"] == "backend_error"
+    assert "removed or replaced" in answer["error"]["message"]
+
+
+@pytest.mark.requirement("P3")
+async def test_two_daemons_never_serve_one_database(data_dir: Path, tmp_path: Path) -> None:
+    """Two data directories that name the same database: the second daemon says so and leaves."""
+    other = tmp_path / "other"
+    other.mkdir(mode=0o700)
+    async with daemon_in(data_dir) as daemon:
+        with trio.fail_after(30):
+            process = await trio.run_process(
+                [sys.executable, "-m", "mcpstated.cli", "--data-dir", str(other), "daemon"],
+                env={**os.environ, "MCPSTATED_BACKEND": f"sqlite:///{daemon.settings.database}"},
+                capture_stderr=True,
+                check=False,
+            )
+
+    assert process.returncode == 1
+    assert b"Another daemon holds the directory" in process.stderr
+
+
 @pytest.mark.requirement("C04")
 async def test_a_second_daemon_in_the_directory_exits_and_changes_nothing(data_dir: Path) -> None:
     """One directory, one daemon: the second one says so and leaves."""

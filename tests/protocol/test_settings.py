@@ -56,6 +56,8 @@ def test_empty_means_default_and_zero_idle_means_never() -> None:
         ({"MCPSTATED_MAX_STATE_BYTES": "0"}, "MCPSTATED_MAX_STATE_BYTES"),
         ({"MCPSTATED_MAX_STATE_BYTES": "99999999"}, "max_state_bytes"),
         ({"MCPSTATED_BACKEND": "mysql://x"}, "backend"),
+        ({"MCPSTATED_BACKEND": "sqlite:///relative.db"}, "backend"),
+        ({"MCPSTATED_BACKEND": "sqlite:///"}, "backend"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_by_name(environ: dict[str, str], field: str) -> None:
@@ -101,9 +103,9 @@ def test_the_names_of_mcpstate_are_understood_where_ours_are_not_set() -> None:
     assert settings_from(environ).limits.max_state_bytes == 1000
 
 
-@pytest.mark.parametrize("url", ["sqlite:////srv/x.db", "sqlite:///srv/x.db"])
+@pytest.mark.parametrize("url", ["sqlite:////srv/x.db", "sqlite:///~/../../srv/x.db"])
 def test_the_backend_names_a_database_file(url: str) -> None:
-    """Both spellings of an absolute path are in use."""
+    """Four slashes make an absolute path, and `~` is expanded."""
     assert settings_from({**HOME, "MCPSTATED_BACKEND": url}).database == "/srv/x.db"
 
 
