@@ -100,8 +100,13 @@ class Cache:
             del self._entries[entry.key]
 
     def _shrink(self, *, spared: Entry) -> None:
-        for entry in tuple(self._entries.values()):
-            if self.size_bytes <= self._max_bytes:
-                return
+        excess_bytes = self.size_bytes - self._max_bytes
+        leaving = []
+        for entry in self._entries.values():  # the oldest first, and only as far as is needed
+            if excess_bytes <= 0:
+                break
             if entry.last is None and entry is not spared:
-                self.drop(entry)
+                leaving.append(entry)
+                excess_bytes -= entry.charged_bytes
+        for entry in leaving:
+            self.drop(entry)
