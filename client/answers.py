@@ -8,10 +8,12 @@ that the two sides differ, and is said so.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from mcpstated.protocol.errors import McpStateError, from_payload
 from mcpstated.protocol.store import HandleInfo, Page, Receipt, Revision, StoreStatus, Touched
 
 if TYPE_CHECKING:
@@ -178,3 +180,14 @@ def _mappings(fields: Mapping[str, object], name: str) -> list[Mapping[str, obje
         if not isinstance(item, Mapping):
             raise MalformedAnswer(f"an item of '{name}' is no map")
     return cast("list[Mapping[str, object]]", items)
+
+
+def error_from_wire(payload: Mapping[str, object]) -> McpStateError:
+    """Return the error of a failure; what a conflict tells of the current state travels as JSON text."""
+    current = payload.get("current")
+    if isinstance(current, str):
+        try:
+            payload = {**payload, "current": json.loads(current)}
+        except ValueError as error:
+            raise MalformedAnswer from error
+    return from_payload(payload)

@@ -25,6 +25,7 @@ from mcpstated.answers import (
     MalformedAnswer,
     Status,
     change_from_wire,
+    error_from_wire,
     integer_of,
     loaded_from_wire,
     page_from_wire,
@@ -39,7 +40,6 @@ from mcpstated.protocol.errors import (
     InvalidInput,
     McpStateError,
     OutcomeUnknown,
-    from_payload,
 )
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.messages import SLOW, Cancel, Event, Failure, Goodbye, Message, Request, Response
@@ -297,12 +297,12 @@ class DaemonClient:
         waiter = self._waiters.get(message.id)
         if waiter is None:  # cancelled meanwhile, or the end of a watch
             if isinstance(message, Failure) and (watch := self._watches.get(message.id)) is not None:
-                watch.end(from_payload(message.error))
+                watch.end(error_from_wire(message.error))
             return
         if isinstance(message, Response):
             waiter.result = message.result
         else:
-            waiter.error = from_payload(message.error)
+            waiter.error = error_from_wire(message.error)
         waiter.answered.set()
 
     def _end(self) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from mcpstated.protocol import documents
-from mcpstated.protocol.errors import InvalidInput
+from mcpstated.protocol.errors import InvalidInput, McpStateError
 from mcpstated.protocol.messages import STOPPING, UPGRADING
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.protocol.pointer import resolve
@@ -195,6 +195,17 @@ class Dispatch:
         if not isinstance(document, dict):
             raise InvalidInput("state must be a JSON object.", field="state")
         return document
+
+
+def error_to_wire(error: McpStateError) -> Result:
+    """Return the payload of an error with documents as JSON text, as everywhere on the wire.
+
+    What a conflict tells of the current state holds parts of the document, and msgpack stops at 64 bits.
+    """
+    payload = error.to_payload()
+    if "current" in payload:
+        payload["current"] = documents.dump(cast("documents.Json", payload["current"]))
+    return payload
 
 
 def _receipt(receipt: Receipt) -> Result:

@@ -53,6 +53,7 @@ from mcpstated.daemon.stopping import TEXTS, Stop, watch_signals
 from mcpstated.daemon.warmup import warm_up
 from mcpstated.protocol.directories import make_private_directory
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
+from mcpstated.protocol.messages import Goodbye
 from mcpstated.protocol.paths import Paths
 from mcpstated.protocol.version import VERSION
 from mcpstated.surface.server import build_surface
@@ -284,8 +285,10 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
 
 async def _part_with(sessions: Sessions, stop: Stop) -> None:
     """Say goodbye to everybody and wait for what runs, until the grace is over or somebody hurries."""
+    text = stop.failure or TEXTS[stop.reason]
+    sessions.farewell = Goodbye(stop.reason, text)
     for session in sessions:
-        session.part(stop.reason, stop.failure or TEXTS[stop.reason])
+        session.part(stop.reason, text)
     async with trio.open_nursery() as nursery:
 
         async def give_up_when_hurried() -> None:

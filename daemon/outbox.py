@@ -49,10 +49,14 @@ class Outbox:
         self.size_bytes += len(frame)
         self._has_work.set()
 
-    async def put(self, frame: bytes) -> None:
-        """Queue a frame as soon as there is room; dropped after `close`."""
+    async def room(self) -> None:
+        """Return when `put` would not wait: before something big is built for a peer that does not read."""
         while self.is_full and not self._is_closed:
             await self._changed.wait()
+
+    async def put(self, frame: bytes) -> None:
+        """Queue a frame as soon as there is room; dropped after `close`."""
+        await self.room()
         self.put_nowait(frame)
 
     async def changed(self) -> None:

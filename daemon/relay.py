@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -49,12 +49,14 @@ from mcpstated.daemon.envelope import (
 from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.messages import KEPT, RESENT, Deliver, Forward, Settled
 from mcpstated.protocol.store import CallToken
+from mcpstated.protocol.wording import printable
 from mcpstated.surface.context import RequestContext
 from mcpstated.surface.failures import failure
 
 log = logging.getLogger("mcpstated.relay")
 
 LEGACY, MODERN = "legacy", "modern"
+_MAX_CLIENT_NAME_CHARS = 200
 
 
 class RunningCalls:
@@ -103,6 +105,7 @@ class Relay:
         shim_id: What the shim said in its hello.
         user, writer: Whom the calls are made for; an empty writer is made from the client's name.
         send: Sends to the shim; must not raise if the shim is gone.
+        room: Returns when an answer can be queued; waited for before an answer is written out.
         running: Shared by all relays of the daemon.
         note_settled: Told the shim's floor whenever it rises.
         max_line_bytes: The longest line that fits a frame.
@@ -116,6 +119,7 @@ class Relay:
         user: str,
         writer: str,
         send: Sender,
+        room: Callable[[], Awaitable[None]],
         running: RunningCalls,
         note_settled: Callable[[bytes, int], None],
         max_line_bytes: int,
@@ -125,12 +129,14 @@ class Relay:
         self._user = user
         self._writer = writer
         self._send = send
+        self._room = room
         self._running = running
         self._note_settled = note_settled
         self._max_line_bytes = max_line_bytes
         self._floor = 0
         self._loops: dict[str, trio.MemorySendChannel[SessionMessage]] = {}
         self._pending: dict[int, _Pending] = {}
+        self._kept: set[str] = set()
         self._changed = trio.Event()
         self._nursery: trio.Nursery | None = None
         self.client_name = ""
@@ -219,8 +225,9 @@ class Relay:
         if era in self._loops or is_handshake:
             item = JSONRPCNotification.model_construct(jsonrpc="2.0", method=notice.method, params=params)
             self._feed(era, SessionMessage(item))
+        keep = is_handshake and self._keep_once("initialized")
         if message.mode != KEPT:
-            await self._send(Settled(message.seq, keep=is_handshake))
+            await self._send(Settled(message.seq, keep=keep))
 
     def _era_of(self, method: str, params: dict[str, Any] | None) -> str:
         """Return which loop a message belongs to; decided per message, for clients mix the eras."""
@@ -235,7 +242,7 @@ class Relay:
     def _feed(self, era: str, item: SessionMessage) -> None:
         """Hand a message to its loop, without a wait: a call that is registered must reach its loop.
 
-        The channel is as long as the session lets requests run at once.
+        Requests in the channel are bounded by `wait_below`; a loop takes notifications as fast as they come.
         """
         channel = self._loops.get(era)
         if channel is None:
@@ -267,6 +274,12 @@ class Relay:
             meta[SUBSCRIPTION_ID_META_KEY] = pending.id
         return line
 
+    def _keep_once(self, what: str) -> bool:
+        """Tell whether the shim should keep this line: it keeps one handshake, however often one is made."""
+        is_first = what not in self._kept
+        self._kept.add(what)
+        return is_first
+
     async def _settle(self, seq: int, outcome: dict[str, Any] | None = None) -> None:
         pending = self._pending.pop(seq, None)
         if pending is None:  # abandoned, or settled before
@@ -275,13 +288,16 @@ class Relay:
             if outcome is None:
                 await self._send(Settled(seq))
             elif not pending.is_silent:
+                await self._room()
                 line = write_line({"jsonrpc": "2.0", "id": pending.id, **outcome})
                 if len(line) > self._max_line_bytes:
                     line = error_line(
                         pending.id, INTERNAL_ERROR, "The answer is too large to be sent; ask for less."
                     )
                 is_handshake = pending.method == "initialize" and "result" in outcome
-                await self._send(Deliver(line, seq, keep=is_handshake))
+                await self._send(Deliver(line, seq, keep=is_handshake and self._keep_once("initialize")))
+            elif "result" in outcome:
+                self._keep_once(pending.method)
         finally:
             if pending.method == "tools/call":
                 self._running.end(self._shim_id, seq)
@@ -307,7 +323,8 @@ class Relay:
             info = meta.get(CLIENT_INFO_META_KEY)
         if isinstance(info, dict) and isinstance(name := info.get("name"), str):
             version = info.get("version")
-            self.client_name = f"{name} {version}"[:200] if isinstance(version, str) else name[:200]
+            label = f"{name} {version}" if isinstance(version, str) else name
+            self.client_name = printable(label, _MAX_CLIENT_NAME_CHARS)
 
 
 def _refusal(malformed: Malformed) -> bytes:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from mcpstated.daemon.dispatch import WATCH
+from mcpstated.daemon.dispatch import WATCH, error_to_wire
 from mcpstated.daemon.feed import FeedLagged
 from mcpstated.daemon.logs import log_event
 from mcpstated.daemon.outbox import Outbox, SlowReader
 from mcpstated.daemon.relay import Relay
 from mcpstated.protocol import fields
 from mcpstated.protocol.connection import Connection
-from mcpstated.protocol.errors import McpStateError, to_payload
+from mcpstated.protocol.errors import InvalidInput, McpStateError, to_payload
 from mcpstated.protocol.messages import (
     BROKEN,
     PROTOCOL_MAX,
@@ -95,6 +95,7 @@ class Session:
         self._reading = trio.CancelScope()
         self._farewell: Goodbye | None = None
         self._requests: dict[int, trio.CancelScope] = {}
+        self._watches: set[int] = set()
         self._request_ended = trio.Event()
         self.peer = peer
         self.number = 0
@@ -117,16 +118,17 @@ class Session:
     async def run(self) -> None:
         """Serve the connection until it ends, then finish what it asked for."""
         with self._socket:
+            hello = None
             try:
                 hello = await self._receive_hello()
-                if hello is not None:
-                    await self._serve(hello)
             except RemoteProtocolError as error:
                 log_event(log, "debug", "peer broke the protocol", session=self.number, reason=str(error))
                 self._farewell = Goodbye(BROKEN, str(error))
-            except (OSError, trio.BrokenResourceError) as error:
+            except OSError as error:
                 log_event(log, "debug", "connection broke", session=self.number, error=type(error).__name__)
                 return
+            if hello is not None:
+                await self._serve(hello)
             await self._say_goodbye()
 
     # -- hello ------------------------------------------------------------------------------------
@@ -146,6 +148,9 @@ class Session:
 
     def _examine(self, hello: Hello) -> Hello | None:
         limits = self._services.limits
+        if self._sessions.farewell is not None:
+            self._farewell = self._sessions.farewell
+            return None
         if hello.protocol_max < PROTOCOL_MIN or hello.protocol_min > PROTOCOL_MAX:
             self._farewell = Goodbye(
                 SKEW,
@@ -198,7 +203,8 @@ class Session:
                 async with trio.open_nursery() as working:
                     await self._work(hello, working)
                 if self._farewell is not None:
-                    await self._outbox.drained()
+                    with trio.move_on_after(services.limits.unread_grace_seconds):
+                        await self._outbox.drained()
                 writing.cancel_scope.cancel()
         finally:
             self._outbox.close()
@@ -213,6 +219,7 @@ class Session:
                 user=hello.user or self._services.default_user,
                 writer=hello.writer,
                 send=self._send,
+                room=self._outbox.room,
                 running=self._services.running,
                 max_line_bytes=self._services.limits.max_frame_bytes - _ENVELOPE_BYTES,
                 note_settled=self._services.note_settled,
@@ -251,6 +258,10 @@ class Session:
             self.part(BROKEN, str(error))
 
     async def _take(self, message: Message, nursery: trio.Nursery) -> None:
+        if isinstance(message, Cancel):
+            if (running := self._requests.get(message.id)) is not None:
+                running.cancel()
+            return
         await self._wait_for_room()
         if isinstance(message, Forward):
             assert self.relay is not None
@@ -263,14 +274,12 @@ class Session:
             scope = trio.CancelScope()
             self._requests[message.id] = scope
             nursery.start_soon(self._answer, message, scope)
-        elif isinstance(message, Cancel) and (running := self._requests.get(message.id)) is not None:
-            running.cancel()
 
     async def _wait_for_room(self) -> None:
         limit = self._services.limits.max_in_flight
         if self.relay is not None:
             await self.relay.wait_below(limit)
-        while len(self._requests) >= limit:
+        while len(self._requests) - len(self._watches) >= limit:
             await self._request_ended.wait()
         while self._outbox.is_full:
             await self._outbox.changed()
@@ -287,6 +296,7 @@ class Session:
                 reply = await self._perform(request, caller)
         finally:
             del self._requests[request.id]
+            self._watches.discard(request.id)
             self._request_ended.set()
             self._request_ended = trio.Event()
         if reply is not None:
@@ -300,13 +310,18 @@ class Session:
                 return None
             result = await self._services.dispatch.perform(request.operation, request.parameters, caller)
         except McpStateError as error:
-            return Failure(request.id, error.to_payload())
+            return Failure(request.id, error_to_wire(error))
         except Exception as error:  # the one place where a fault of ours in an operation is caught
             log.exception("operation failed", extra={"fields": {"operation": request.operation}})
             return Failure(request.id, to_payload(error))
         return Response(request.id, result)
 
     async def _watch(self, request: Request, caller: Caller) -> None:
+        if len(self._watches) >= self._services.limits.max_in_flight:
+            raise InvalidInput(
+                f"This connection already holds {len(self._watches)} watches.", field="operation"
+            )
+        self._watches.add(request.id)
         with self._services.dispatch.watch(request.parameters, caller) as events:
             await self._send(Response(request.id, {"watching": True}))
             try:
@@ -325,8 +340,8 @@ class Session:
             else:
                 await self.relay.finish()
         elif self._farewell is not None:
-            for scope in list(self._requests.values()):
-                scope.deadline = trio.current_time() + _GOODBYE_SECONDS
+            for number in self._watches:  # they would go on for ever; everything else ends by itself
+                self._requests[number].cancel()
             while self._requests:
                 await self._request_ended.wait()
 
@@ -336,8 +351,10 @@ class Session:
         try:
             frame = self._connection.send(message)
         except LocalProtocolError as error:
-            log_event(log, "error", "answer not sent", session=self.number, reason=str(error))
-            return
+            log_event(log, "error", "answer could not be encoded", session=self.number, reason=str(error))
+            if not isinstance(message, Response | Failure):
+                return
+            frame = self._connection.send(Failure(message.id, to_payload(error)))
         await self._outbox.put(frame)
 
     def _queue(self, message: Message) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from mcpstated.protocol.limits import Limits
+from mcpstated.protocol.messages import Goodbye
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server
@@ -39,6 +40,8 @@ class Sessions:
     _open: dict[int, Session] = field(default_factory=dict)
     _next_id: int = 1
     _changed: trio.Event = field(default_factory=trio.Event)
+    farewell: Goodbye | None = None
+    """What newcomers are told once the daemon is leaving."""
 
     def __len__(self) -> int:
         return len(self._open)

@@ -56,6 +56,7 @@ async def warm_up(server: Server[Any], *, user: str) -> None:
         user=user,
         writer="",
         send=collect,
+        room=trio.lowlevel.checkpoint,
         running=RunningCalls(),
         note_settled=lambda _shim, _floor: None,
         max_line_bytes=1 << 20,

@@ -58,6 +58,20 @@ async def test_the_handshake_is_kept_for_the_next_daemon(data_dir: Path) -> None
     assert not listing.keep
 
 
+async def test_only_one_handshake_is_kept_however_many_there_are(data_dir: Path) -> None:
+    """What is kept is sent again at every reconnect, so it must not grow."""
+    async with daemon_in(data_dir) as daemon, shim_at(daemon.socket) as shim:
+        with trio.fail_after(10):
+            await shim.handshake()
+            second = await shim.settlement(await shim.say(id=2, method="initialize", params=INITIALIZE))
+            initialized = await shim.settlement(await shim.say(method="notifications/initialized"))
+
+    assert isinstance(second, Deliver)
+    assert not second.keep
+    assert isinstance(initialized, Settled)
+    assert not initialized.keep
+
+
 async def test_a_failed_handshake_is_not_kept(data_dir: Path) -> None:
     """Replaying what was refused would refuse it for ever."""
     async with daemon_in(data_dir) as daemon, shim_at(daemon.socket) as shim:

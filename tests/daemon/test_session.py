@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,52 @@ async def test_a_request_id_in_use_breaks_the_protocol(data_dir: Path) -> None:
             assert isinstance(await client.receive(), Response)
             await client.send(Request(1, "status", {}))
             assert (await farewell(client)).reason == "protocol_error"
+
+
+async def test_a_conflict_over_numbers_above_64_bits_is_answered(data_dir: Path) -> None:
+    """msgpack cannot carry them, so what a conflict tells of the state travels as text."""
+    state = '{"n":123456789012345678901234567890}'
+    async with daemon_in(data_dir) as daemon, client_at(daemon.socket) as client:
+        with trio.fail_after(10):
+            handle = (await client.request("mint", kind="t", state=state))["info"]["handle"]
+            await client.request("save", handle=handle, state='{"n":1}', expect_version=1)
+            await client.request("save", handle=handle, state=state, expect_version=2)
+            answer = await client.request("save", handle=handle, state="{}", expect_version=1)
+
+    assert answer["error"]["code"] == "stale_write"
+    assert json.loads(answer["error"]["current"])["state"] == json.loads(state)
+
+
+async def test_a_clients_odd_name_does_not_keep_status_from_others(data_dir: Path) -> None:
+    """One client's half of a surrogate pair must not make everybody's status fail."""
+    async with daemon_in(data_dir) as daemon, client_at(daemon.socket) as client:
+        async with shim_at(daemon.socket) as shim:
+            with trio.fail_after(10):
+                await shim.handshake("odd \ud800 \x1b[2J name")
+                status = await client.request("status")
+
+    (session,) = [session for session in status["sessions"] if session["role"] == "shim"]
+    assert session["client"].isprintable()
+
+
+@pytest.mark.requirement("P6")
+async def test_watches_do_not_stand_in_the_way_of_requests(data_dir: Path) -> None:
+    """A watch never ends by itself: it must not use up what requests may use."""
+    async with daemon_in(data_dir, "[limits]\nmax_in_flight = 2\n") as daemon:
+        async with client_at(daemon.socket) as client:
+            with trio.fail_after(10):
+                for number in (1, 2):
+                    await client.send(Request(number, "watch", {}))
+                    assert isinstance(await client.receive(), Response)
+                await client.send(Request(3, "watch", {}))
+                refused = await client.receive()
+                await client.send(Cancel(1))
+                await client.send(Request(4, "status", {}))
+                answered = await client.receive()
+
+    assert isinstance(refused, Failure)
+    assert isinstance(answered, Response)
+    assert answered.id == 4
 
 
 async def test_a_watch_tells_changes_of_its_user_after_their_commit(data_dir: Path) -> None:
