@@ -153,7 +153,11 @@ class Listener:
 
     async def _serve_one(self, accepted: trio.socket.SocketType) -> None:
         try:
-            peer = peer_of(accepted)  # type: ignore[arg-type]  # getsockopt is all that is used
+            try:
+                peer = peer_of(accepted)  # type: ignore[arg-type]  # getsockopt is all that is used
+            except OSError as error:  # it hung up already, as a probe does
+                log_event(log, "debug", "peer vanished", error=type(error).__name__)
+                return
             if peer.uid != os.getuid():
                 log_event(
                     log, "warning", "peer of another user refused", peer_uid=peer.uid, peer_pid=peer.pid
