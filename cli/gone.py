@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import sys
 
 import trio
@@ -40,16 +42,27 @@ async def _gone(pid: int) -> None:
                 os.close(descriptor)
             return
     delay = _FIRST_POLL_SECONDS
-    while _is_alive(pid):
+    while is_alive(pid):
         await trio.sleep(delay)
         delay = min(2 * delay, _LAST_POLL_SECONDS)
 
 
-def _is_alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Tell whether there is such a process now; Linux counts one that nobody has collected."""
     try:
-        os.kill(pid, 0)
+        if sys.platform == "darwin":  # where signal 0 reaches a zombie too, and no event can be had of one
+            with contextlib.closing(select.kqueue()) as queue:
+                queue.control([_exit_of(pid)], 0)
+        else:
+            os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
     return True
+
+
+if sys.platform == "darwin":
+
+    def _exit_of(pid: int) -> select.kevent:
+        return select.kevent(pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD, select.KQ_NOTE_EXIT)

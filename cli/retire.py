@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 from collections.abc import Mapping
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from mcpstated.cli.gone import wait_gone
+from mcpstated.cli.gone import is_alive, wait_gone
 from mcpstated.connection import open_client
 from mcpstated.launch import DaemonNotRunning, VersionSkew
+from mcpstated.locks import is_locked
 from mcpstated.protocol.errors import DaemonUnavailable
 from mcpstated.protocol.peers import peer_of
 
@@ -23,6 +25,12 @@ if TYPE_CHECKING:
 GONE_TIMEOUT_SECONDS = 45.0
 """A daemon finishes what it holds before it leaves, and cuts that short by itself before this."""
 _ANSWER_SECONDS = 10.0
+_LOOK_SECONDS = 0.5
+"""How long to wait for a daemon that does not listen before looking whether it does by now."""
+_NAME_SECONDS = 2.0
+"""How long a daemon that has just taken the lock may need to write its process id beside it."""
+_NAME_POLL_SECONDS = 0.05
+_NOTE_BYTES = 256
 _HINT = "See: mcpstated logs. Killing it is safe, for what it acknowledged is on the disk: kill -9 {pid}"
 
 
@@ -30,7 +38,8 @@ async def retire(paths: Paths, *, environ: Mapping[str, str], reason: str) -> in
     """Ask the daemon to leave, and return its process id once it is gone; None if there is none.
 
     A daemon that speaks another protocol version cannot be asked, so it is sent SIGTERM, which means
-    the same to it; the kernel says which process it is.
+    the same to it; the kernel says which process it is. One that no longer listens is leaving already
+    and still flushes what it holds, and one that does not listen yet will: its lock tells that it is there.
 
     Args:
         reason: `stopping` or `upgrading`, as `DaemonClient.stop` takes it.
@@ -38,6 +47,27 @@ async def retire(paths: Paths, *, environ: Mapping[str, str], reason: str) -> in
     Raises:
         DaemonUnavailable: It did not answer or did not leave in time.
     """
+    now = trio.current_time()
+    deadline, named_by = now + GONE_TIMEOUT_SECONDS, now + _NAME_SECONDS
+    while (pid := await _tell(paths, environ=environ, reason=reason)) is None:
+        if not is_locked(paths.lock):
+            return None
+        holder = _holder_of(paths.lock)
+        if holder is None or not is_alive(holder):
+            if trio.current_time() >= named_by:
+                return None  # a daemon of another directory, whose database lies in this one
+            await trio.sleep(_NAME_POLL_SECONDS)
+        elif await wait_gone(holder, timeout_seconds=_LOOK_SECONDS):
+            return holder
+        elif trio.current_time() >= deadline:
+            raise _stayed(holder)
+    if not await wait_gone(pid, timeout_seconds=max(0.0, deadline - trio.current_time())):
+        raise _stayed(pid)
+    return pid
+
+
+async def _tell(paths: Paths, *, environ: Mapping[str, str], reason: str) -> int | None:
+    """Tell the daemon that listens to leave, and return its process id; None if nobody listens."""
     try:
         async with open_client(paths, role="cli", environ=environ, start=False) as client:
             pid = client.welcome.pid
@@ -46,21 +76,37 @@ async def retire(paths: Paths, *, environ: Mapping[str, str], reason: str) -> in
     except DaemonNotRunning:
         return None
     except VersionSkew:
-        found = await trio.to_thread.run_sync(_terminate, paths.socket)
-        if found is None:
-            return None
-        pid = found
+        return await trio.to_thread.run_sync(_terminate, paths.socket)
     except trio.TooSlowError:
         raise DaemonUnavailable(
             f"The daemon (pid {pid}) does not answer.",
             hint=_HINT.format(pid=pid),
         ) from None
-    if not await wait_gone(pid, timeout_seconds=GONE_TIMEOUT_SECONDS):
-        raise DaemonUnavailable(
-            f"The daemon (pid {pid}) was told to leave and has not, {GONE_TIMEOUT_SECONDS:g} s later.",
-            hint=_HINT.format(pid=pid),
-        )
     return pid
+
+
+def _stayed(pid: int) -> DaemonUnavailable:
+    return DaemonUnavailable(
+        f"The daemon (pid {pid}) was to leave and has not, {GONE_TIMEOUT_SECONDS:g} s later.",
+        hint=_HINT.format(pid=pid),
+    )
+
+
+def _holder_of(lock_path: str) -> int | None:
+    """Return the process id that a daemon wrote into its lock file, `pid=N version=V`; None if none is there.
+
+    It may be that of the daemon before, until the one that has just taken the lock writes its own.
+    """
+    try:
+        fd = os.open(lock_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            note = os.read(fd, _NOTE_BYTES)
+        finally:
+            os.close(fd)
+    except OSError:
+        return None
+    found = re.match(rb"pid=([1-9][0-9]{0,9}) ", note)
+    return int(found[1]) if found else None
 
 
 def _terminate(socket_path: str) -> int | None:

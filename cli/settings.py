@@ -1,9 +1,13 @@
-"""The settings of the store that a command line means, with its `config.toml` read."""
+"""The settings of the store that a command line means, with its `config.toml` read.
+
+The file is read with a bound and without waiting: a pipe or a device in its place is refused.
+"""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mcpstated.protocol.errors import InvalidInput
@@ -11,6 +15,9 @@ from mcpstated.protocol.errors import InvalidInput
 if TYPE_CHECKING:
     from mcpstated.cli.options import Invocation
     from mcpstated.protocol.settings import DaemonSettings
+
+MAX_CONFIG_BYTES = 1024 * 1024
+"""The largest `config.toml` that is read."""
 
 
 def settings_of(
@@ -23,12 +30,36 @@ def settings_of(
     """
     from mcpstated.protocol.settings import settings_from
 
-    config = Path(invocation.paths().config)
+    return settings_from(invocation.environ(), _text_of(invocation.paths().config), flags)
+
+
+def _text_of(path: str) -> str | None:
+    """Return the text of the file, or None if there is none."""
     try:
-        text = config.read_text(encoding="utf-8")
+        data = _read(path)
     except FileNotFoundError:
-        text = None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidInput(f"{config} cannot be read: {reason}.", field="config.toml") from error
-    return settings_from(invocation.environ(), text, flags)
+        return None
+    except OSError as error:
+        raise _unusable(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise _unusable(f"{path} cannot be read: it is not UTF-8 text.") from error
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise _unusable(f"{path} cannot be read: it is not a regular file.")
+        with os.fdopen(fd, "rb", closefd=False) as stream:
+            data = stream.read(MAX_CONFIG_BYTES + 1)
+    finally:
+        os.close(fd)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise _unusable(f"{path} cannot be read: it has more than {MAX_CONFIG_BYTES} bytes.")
+    return data
+
+
+def _unusable(message: str) -> InvalidInput:
+    return InvalidInput(message, field="config.toml")

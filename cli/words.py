@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+
+from mcpstated.protocol import moments
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -60,8 +61,8 @@ def moment(unix: float) -> str:
 
 
 def iso(unix: float | None) -> str | None:
-    """Return a moment as ISO 8601 in UTC, to the millisecond, as the tools' replies have it."""
-    return None if unix is None else datetime.fromtimestamp(unix, UTC).isoformat(timespec="milliseconds")
+    """Return a moment as programs read it, in the spelling of the tools' replies; None stays None."""
+    return moments.moment(unix)
 
 
 def count(number: int, one: str, many: str = "") -> str:

@@ -1,7 +1,8 @@
 """Every bound of the system in one place: name, unit and default.
 
-Passing a limit gives the one error that its comment names. The daemon takes them from the settings
-and tells its peers in `welcome`; nothing else hard-codes a bound.
+Passing a limit gives the one error that its comment names. The daemon takes them from the settings and
+enforces them. Only `max_frame_bytes` binds its peers too, so that one is told in `welcome`. Bounds that
+nobody sets stand beside the code that keeps them: timeouts, and what a shim holds on its own.
 """
 
 from __future__ import annotations

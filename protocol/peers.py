@@ -1,7 +1,8 @@
 """Who is at the other end of a Unix socket, as the kernel says.
 
 Both ends look: the daemon refuses a peer of another user, and a client refuses a daemon of another
-user, before a byte of either is believed.
+user, before a byte of either is believed. The uid is all that is proved; the `user` in a hello is a label
+that the peer chose, within that uid.
 """
 
 from __future__ import annotations

@@ -26,6 +26,8 @@ Revision = NewType("Revision", int)
 
 Space = Literal["agent", "app"]
 """`agent` is what tools see; `app` belongs to programs and is invisible to tools."""
+Action = Literal["mint", "save", "patch", "touch", "delete", "expire"]
+"""What a change did to its handle."""
 
 
 class _Keep(enum.Enum):
@@ -159,7 +161,16 @@ class Store(Protocol):
     ) -> Receipt:
         """Make a new handle with version 1.
 
-        Raises: InvalidInput, StateTooLarge, QuotaExceeded, StorageFull, BackendError.
+        Raises:
+            InvalidInput: An argument is out of range, or the document is no JSON object that can be kept.
+            StateTooLarge: The document is above the limit.
+            QuotaExceeded: The user holds as many handles as is allowed.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
+        Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
         """
         ...
 
@@ -175,29 +186,79 @@ class Store(Protocol):
     ) -> Receipt:
         """Replace the document if its version still is `expect_version`.
 
-        Raises: StaleWrite, HandleNotFound, HandleExpired, InvalidInput, StateTooLarge, ...
+        Raises:
+            StaleWrite: It has another version; `current` tells what changed since.
+            HandleNotFound: The user has no such handle.
+            HandleExpired: Its time has passed.
+            InvalidInput: An argument is out of range, or the document is no JSON object that can be kept.
+            StateTooLarge: The document is above the limit.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
+        Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
         """
         ...
 
     async def patch(self, caller: Caller, handle: str, operations: Sequence[Operation]) -> Receipt:
         """Apply all operations or none to the newest document; never refused for contention.
 
-        Raises: PatchError (with the index of the operation), HandleNotFound, HandleExpired, ...
+        Raises:
+            PatchError: An operation does not fit; `index` tells which. None was applied.
+            HandleNotFound: The user has no such handle.
+            HandleExpired: Its time has passed.
+            InvalidInput: There are too many operations, or the handle is none that could exist.
+            StateTooLarge: The document would pass the limit.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
+        Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
         """
         ...
 
     async def touch(self, caller: Caller, handle: str, *, ttl_days: float | None) -> Receipt:
-        """Let the handle expire that many days from now, or never if None."""
+        """Let the handle expire that many days from now, or never if None.
+
+        Raises:
+            HandleNotFound: The user has no such handle.
+            HandleExpired: Its time has passed.
+            InvalidInput: `ttl_days` is out of range, or the handle is none that could exist.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
+        Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
+        """
         ...
 
     async def delete(self, caller: Caller, handle: str) -> Receipt:
-        """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too."""
+        """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too.
+
+        Raises:
+            HandleNotFound: The user has no such handle, or not any more.
+            InvalidInput: The handle is none that could exist.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
+        Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
+        """
         ...
 
     async def load(self, caller: Caller, handle: str, *, version: int | None = None) -> Snapshot:
         """Return the newest durable document, or an older one.
 
-        Raises: HandleNotFound, HandleExpired, HistoryCompacted, InvalidInput (no such version yet).
+        Raises:
+            HandleNotFound: The user has no such handle.
+            HandleExpired: Its time has passed.
+            HistoryCompacted: That version has been folded away.
+            InvalidInput: There is no such version yet.
+            BackendError: The storage failed, or the store is closing.
         """
         ...
 
@@ -215,6 +276,10 @@ class Store(Protocol):
         `query` filters on words in handle, title and kind, case-insensitively; all must occur.
         A handle that changes while somebody pages may be met again or moved ahead of the cursor; one
         that does not change is met exactly once.
+
+        Raises:
+            InvalidInput: A filter, the cursor or the limit is not understood.
+            BackendError: The storage failed, or the store is closing.
         """
         ...
 

@@ -1,7 +1,9 @@
 """Who stands behind one request, as the relay knows it and the tools need it.
 
 The relay attaches a `RequestContext` to every message that it feeds to the MCP server; nothing in it
-comes from the message itself.
+comes from the message itself, so no model can choose it. The kernel vouches for the uid of the peer, and
+only the daemon's own is served; `user` and `writer` are labels within that uid, which a shim names in its
+hello.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The identity that the daemon vouches for, and the name of the forwarded call."""
+    """Whose states a message is about, who is written beside a change, and which forwarded call it is."""
 
     user: str
-    """The principal: what the kernel or an authenticator said, never what a client says."""
+    """Whose handles are seen: MCPSTATED_USER of the client that started the shim, or the daemon's default.
+    It keeps people and agents apart who trust each other; it proves nothing."""
     writer: str = ""
     """The label that the peer asked for; empty means one made of host and client."""
     token: CallToken | None = None

@@ -6,11 +6,10 @@ clients show their model only one of the two.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mcpstated.protocol import documents
+from mcpstated.protocol.moments import moment
 
 if TYPE_CHECKING:
     from mcpstated.protocol.store import HandleInfo, Receipt
@@ -20,12 +19,6 @@ ToolResult = dict[str, Any]
 """The result of `tools/call` as the wire has it."""
 
 
-@lru_cache(maxsize=4096)
-def moment(seconds_unix: float) -> str:
-    """Return a time as ISO 8601 in UTC to the millisecond: `2027-01-15T08:00:00.250Z`."""
-    return datetime.fromtimestamp(seconds_unix, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def metadata(info: HandleInfo) -> Success:
     """Return what is known of a handle without its document; an absent title is left out."""
     fields: Success = {"handle": info.handle, "version": info.version, "kind": info.kind}
@@ -33,7 +26,7 @@ def metadata(info: HandleInfo) -> Success:
         fields["title"] = info.title
     fields["created_at"] = moment(info.created_at)
     fields["updated_at"] = moment(info.updated_at)
-    fields["expires_at"] = None if info.expires_at is None else moment(info.expires_at)
+    fields["expires_at"] = moment(info.expires_at)
     fields["last_writer"] = info.last_writer
     fields["size_bytes"] = info.size_bytes
     return fields

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
-from mcpstated.cli.exit_codes import ExitCode
 from mcpstated.cli.options import Invocation, data_dir_option, pass_invocation
 from mcpstated.cli.settings import settings_of
 from mcpstated.protocol.errors import McpStateError
@@ -33,7 +31,7 @@ from mcpstated.protocol.settings import LOG_LEVELS
 @pass_invocation
 def command(
     invocation: Invocation, idle_seconds: float | None, log_level: str | None, ready_fd: int | None
-) -> int | ExitCode:
+) -> int:
     """Run the daemon in the foreground, until Ctrl-C or `mcpstated stop`.
 
     Clients start it by themselves, in the background; this is for services and for watching it work.
@@ -48,7 +46,4 @@ def command(
         raise
     from mcpstated.daemon.main import run_daemon
 
-    code = run_daemon(settings, ready_fd=ready_fd)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # everything is on disk; taking the interpreter down in order would keep people waiting
+    return run_daemon(settings, ready_fd=ready_fd)

@@ -66,7 +66,7 @@ async def test_list_tells_of_each_handle_and_never_its_state(run: Run, data_dir:
     assert oldest["title"] == "One"
     assert oldest["version"] == 1
     assert oldest["expires_at"] is None
-    assert newest["expires_at"].endswith("+00:00")
+    assert newest["expires_at"].endswith("Z")
     assert "secret" not in json.dumps(oldest).replace(oldest["outline"], "")
     assert '"s"' not in outcome.out
 
@@ -243,7 +243,7 @@ async def test_status_tells_of_daemon_store_and_clients(run: Run, data_dir: Path
     data = for_programs.data
     assert data["daemon"]["pid"] == os.getpid()
     assert data["daemon"]["instance"] == expected.daemon.instance
-    assert data["daemon"]["started_at"].endswith("+00:00")
+    assert data["daemon"]["started_at"].endswith("Z")
     assert set(data["daemon"]) >= {"version", "protocol", "socket", "uptime_seconds"}
     assert data["store"]["path"] == str(data_dir / "state.db")
     assert data["store"]["size"] == data["store"]["size_bytes"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mcpstated.cli import words
+from mcpstated.surface import replies
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_deadline_is_never_ahead_or_past() -> None:
 
 def test_times_for_programs_are_iso_8601_in_utc() -> None:
     """The tools' replies have them so, and a script must not meet two forms of one time."""
-    assert words.iso(0.5) == "1970-01-01T00:00:00.500+00:00"
+    assert words.iso(0.5) == "1970-01-01T00:00:00.500Z" == replies.moment(0.5)
     assert words.iso(None) is None
 
 
