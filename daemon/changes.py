@@ -24,6 +24,7 @@ from mcpstated.protocol.outline import summary
 from mcpstated.protocol.store import KEEP, HandleInfo, KeepType, Revision, Version
 
 if TYPE_CHECKING:
+    from mcpstated.daemon.backends.interface import NewChange
     from mcpstated.protocol.patches import Operation
 
 
@@ -62,6 +63,15 @@ class State:
             info.outline,
         )
         return State(numbered, self.ttl_days, self.document, self.tail_changes, self.tail_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A write that was evaluated: what it makes of the handle and what is to be stored."""
+
+    change: NewChange
+    state: State | None
+    """The handle afterwards; None if it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ clock, which also counts what the machine sleeps. A wall clock that runs ahead i
 the step is small, and only after it has stayed ahead for a while when it is large: a wrong clock is
 put right by then, and a virtual machine that was paused is still caught up with.
 
+Over a restart it goes on from the time that the store has kept: that of the newest change, or of the
+last pass of the sweeper or orderly close, whichever is later. After a crash that may be a minute ago.
+
 Example, in seconds: at wall 1000 the wall clock steps to 400; ten seconds later `now()` is 1010. It
 steps to 90000: `now()` goes on from 1010 and, if that lasts for `SETTLE_SECONDS`, takes over the wall.
 """
@@ -62,7 +65,7 @@ class StoreClock:
         return steady
 
     def never_before(self, moment: float) -> None:
-        """Go on from `moment` if the clock is behind it: a store is never older than its newest change."""
+        """Go on from `moment` if the clock is behind it: a store's time goes on where it stood."""
         if self.now() < moment:
             self._anchor = moment
 

@@ -11,32 +11,22 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trio
 
-from mcpstated.daemon.backends.interface import Applied, Backend, Conflict, NewChange, Outcome, Repeated
+from mcpstated.daemon.backends.interface import Applied, Backend, Conflict, Outcome, Repeated
 from mcpstated.daemon.repeats import RepeatLog
 from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from mcpstated.daemon.cache import Cache, Entry
-    from mcpstated.daemon.changes import State
+    from mcpstated.daemon.changes import State, Step
     from mcpstated.daemon.ledger import Ledger
 
 MAX_BATCH_CHANGES = 512
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch stops growing here, so that one transaction stays well below the write-ahead log's limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A write that was evaluated: what it makes of the handle and what is to be stored."""
-
-    change: NewChange
-    state: State | None
-    """The handle afterwards; None if it is deleted."""
 
 
 class Pending:
@@ -237,7 +227,10 @@ class Committer:
             self._log.error("batch failed unexpectedly", error)
             if len(batch) > 1:  # one write may be at fault: the others must not pay for it
                 for pending in batch:
-                    await self._commit([pending])
+                    if pending.entry.is_dropped:  # one before it was not applied, and it built on that
+                        pending.settle(Conflict())
+                    else:
+                        await self._commit([pending])
                 return
             self._fail(
                 batch,

@@ -7,9 +7,9 @@ the whole document only if it is small. A model can merge from that and save aga
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from mcpstated.daemon.changes import Damaged, operations_of
+from mcpstated.daemon.changes import operations_of
 from mcpstated.daemon.evaluation import moment
 from mcpstated.protocol.documents import size_of
 from mcpstated.protocol.errors import StaleWrite
@@ -18,7 +18,7 @@ from mcpstated.protocol.patches import operations_to_log
 if TYPE_CHECKING:
     from mcpstated.daemon.backends.interface import StoredChange
     from mcpstated.daemon.changes import State
-    from mcpstated.protocol.patches import Operation
+    from mcpstated.protocol.documents import Json
 
 CHANGES_BUDGET_BYTES = 8 * 1024
 STATE_BUDGET_BYTES = 16 * 1024
@@ -65,11 +65,13 @@ def stale_write(state: State, expected_version: int, changes: Sequence[StoredCha
     )
 
 
-def _operations_of(change: StoredChange) -> Sequence[Operation] | None:
+def _operations_of(change: StoredChange) -> list[dict[str, Any]] | None:
     try:
-        return operations_of(change)
-    except Damaged:
+        operations: list[dict[str, Any]] = operations_to_log(operations_of(change))
+        size_of(cast("Json", operations))  # whatever cannot be encoded cannot be shown either
+    except Exception:  # damaged in whatever way: the conflict is told all the same
         return None
+    return operations
 
 
 def _describe(changes: Sequence[StoredChange]) -> tuple[list[dict[str, Any]], int]:
@@ -79,7 +81,7 @@ def _describe(changes: Sequence[StoredChange]) -> tuple[list[dict[str, Any]], in
         entry: dict[str, Any] = {"version": change.version, "writer": change.writer, "action": change.action}
         operations = _operations_of(change)
         if operations:
-            entry["operations"] = operations_to_log(operations)
+            entry["operations"] = operations
         elif operations is None:
             entry["note"] = "cannot be read"
         elif change.action == "save":

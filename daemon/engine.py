@@ -30,6 +30,7 @@ from mcpstated.protocol.errors import (
     BackendError,
     HistoryCompacted,
     InvalidInput,
+    McpStateError,
 )
 from mcpstated.protocol.store import (
     KEEP,
@@ -133,6 +134,7 @@ class Engine:
                     self._loader.stop()
                     with trio.move_on_after(FLUSH_SECONDS, shield=True) as flush:
                         await self.drain()
+                        await self._note_time()
                     if flush.cancelled_caught:
                         log_event(log, "error", "flush did not end in time", seconds=FLUSH_SECONDS)
                     committing.cancel()
@@ -330,6 +332,12 @@ class Engine:
             )
         state = await self._loader.rebuild(changes.rebuild_version, key, stored)
         return Snapshot(state.info, state.document)
+
+    async def _note_time(self) -> None:
+        try:
+            await self._backend.note_time(self._clock.now())
+        except McpStateError as error:
+            log_event(log, "warning", "time could not be noted", error=error.code)
 
     async def _commit(self, scope: trio.CancelScope) -> None:
         with scope:

@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpstated.daemon.backends.interface import Key, NewChange
-from mcpstated.daemon.changes import Expiry, State, encode
+from mcpstated.daemon.changes import Expiry, State, Step, encode
 from mcpstated.daemon.clock import SECONDS_PER_DAY
-from mcpstated.daemon.committer import Step
 from mcpstated.daemon.ledger import receipt_to_text
 from mcpstated.protocol import patches
 from mcpstated.protocol.difference import difference
@@ -37,9 +36,9 @@ from mcpstated.protocol.store import (
 )
 
 if TYPE_CHECKING:
-    from mcpstated.daemon.feed import Action
     from mcpstated.protocol.limits import Limits
     from mcpstated.protocol.patches import Operation
+    from mcpstated.protocol.store import Action
 
 CHECKPOINT_MIN_BYTES = 4 * 1024
 CHECKPOINT_MAX_CHANGES = 4_096

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 import trio
 
-from mcpstated.protocol.store import HandleId, Revision, Space, Version
+from mcpstated.protocol.store import Action, HandleId, Revision, Space, Version
 
-Action = Literal["mint", "save", "patch", "touch", "delete", "expire"]
 DEFAULT_BUFFER = 1_024
 
 

@@ -81,7 +81,7 @@ class Loader:
             if size <= INLINE_MAX_CHARS:
                 return how(stored)
             return await trio.to_thread.run_sync(how, stored)
-        except changes.Damaged as error:
+        except Exception as error:  # whatever it is, it must stay this handle's trouble
             self._log.error("stored handle was unreadable", error, has_text=False, handle=key.handle)
             raise BackendError(
                 f"What is stored for {key.handle} is damaged and cannot be read. Other handles are fine."

@@ -78,26 +78,29 @@ class Sweeper:
         self._pass = trio.Lock()
 
     async def run(self) -> None:
-        """Sweep now and then, for ever. A pass that fails is logged and the next one tries again."""
+        """Sweep now and then, for ever."""
         if self._interval_seconds is None:
             return
         await trio.sleep(min(FIRST_PASS_SECONDS, self._interval_seconds))
         while True:
-            try:
-                await self.sweep()
-            except McpStateError as error:
-                self._errors.error("sweep failed", error)
+            await self.sweep()
             await trio.sleep(self._interval_seconds)
 
     async def sweep(self) -> None:
-        """Do one pass."""
+        """Do one pass. A step that fails is logged, the others go on and the next pass tries it again."""
         async with self._pass:
-            await self._expire(None)
-            while await self._backend.purge(limit=STEP_ROWS) >= STEP_ROWS:
-                pass
-            await self._forget()
-            await self._fold_histories()
-            await self._backend.tidy()
+            for step in (
+                self._expire_all,
+                self._purge,
+                self._forget,
+                self._fold_histories,
+                self._note_time,
+                self._backend.tidy,
+            ):
+                try:
+                    await step()
+                except Exception as error:
+                    self._failed("sweep failed", error)
 
     async def expire_owner(self, owner: Owner) -> int:
         """Remove what has expired of one user; return how many handles that were."""
@@ -108,6 +111,16 @@ class Sweeper:
         limits = self._limits
         if versions > limits.history_changes * (1 + SLACK) or size_bytes > limits.history_bytes * (1 + SLACK):
             self._long_histories[key] = None
+
+    async def _expire_all(self) -> None:
+        await self._expire(None)
+
+    async def _purge(self) -> None:
+        while await self._backend.purge(limit=STEP_ROWS) >= STEP_ROWS:
+            pass
+
+    async def _note_time(self) -> None:
+        await self._backend.note_time(self._clock.now())
 
     async def _expire(self, owner: Owner | None) -> int:
         expired, is_more = 0, True
@@ -140,12 +153,24 @@ class Sweeper:
     async def _fold_histories(self) -> None:
         limits = self._limits
         long_ago = self._clock.now() - limits.history_days * (1 + SLACK) * SECONDS_PER_DAY
-        while aged := await self._backend.aged(before=long_ago, limit=STEP_ROWS):
-            for key in aged:
-                await self._fold(key)
+        tried: set[Key] = set()  # one that cannot be folded stays among the aged: once in a pass is enough
+        while untried := set(await self._backend.aged(before=long_ago, limit=STEP_ROWS)) - tried:
+            tried |= untried
+            for key in untried:
+                await self._fold_if_sound(key)
         for key in tuple(self._long_histories):
             self._long_histories.pop(key, None)
+            await self._fold_if_sound(key)
+
+    async def _fold_if_sound(self, key: Key) -> None:
+        try:
             await self._fold(key)
+        except Exception as error:
+            self._failed("history could not be folded", error, handle=key.handle)
+
+    def _failed(self, what: str, error: Exception, **fields: object) -> None:
+        # the text of an error that nobody foresaw may hold parts of a state
+        self._errors.error(what, error, has_text=isinstance(error, McpStateError), **fields)
 
     async def _fold(self, key: Key) -> None:
         limits = self._limits

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from mcpstated.daemon.feed import Action
-    from mcpstated.protocol.store import CallToken, HandleId, HandleInfo, Space
+    from mcpstated.protocol.store import Action, CallToken, HandleId, HandleInfo, Space
 
 
 class StoreRefused(Exception):
@@ -166,7 +165,7 @@ class Opened:
 
     revision: int
     newest_at: float
-    """When the newest change was made; 0 in an empty store."""
+    """When the newest change was made, or the time was last noted; 0 in an empty store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +183,8 @@ class BackendStatus:
 class Backend(Protocol):
     """One database. All calls come from one event loop; only `append` is never cancelled half way.
 
-    Every method but `open` and `aclose` raises `StorageFull` and `BackendError` and nothing else.
+    Every method but `open` and `aclose` raises `StorageFull` and `BackendError`, and `append` also
+    `OutcomeUnknown`; an unexpected error of `append` comes out as it is, for its committer to narrow down.
     """
 
     async def open(self) -> Opened:
@@ -200,7 +200,7 @@ class Backend(Protocol):
 
         A later change of the batch may build on an earlier one of the same handle; once one of them is
         not applied, those after it are conflicts, even if the version happens to fit. If this raises,
-        none was applied.
+        none was applied; only after `OutcomeUnknown` they may all turn up once the machine has crashed.
 
         Args:
             settled: Ledger rows below these sequence numbers, by origin, may be forgotten along the way.
@@ -282,6 +282,10 @@ class Backend(Protocol):
 
         Returns: The bytes of history that are kept; None if older rows are left: call it again.
         """
+        ...
+
+    async def note_time(self, now: float) -> None:
+        """Keep the clock's time for the next `open`, unless a later one is kept already."""
         ...
 
     async def tidy(self) -> None:

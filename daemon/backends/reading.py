@@ -180,7 +180,8 @@ def opened(db: apsw.Connection) -> Opened:
 
     def work() -> Opened:
         newest_at: Any = db.execute("SELECT at FROM changes ORDER BY revision DESC LIMIT 1").get
-        return Opened(newest_revision(db), newest_at or 0.0)
+        noted: Any = db.execute("SELECT CAST(value AS REAL) FROM meta WHERE name = 'clock'").get
+        return Opened(newest_revision(db), max(newest_at or 0.0, noted or 0.0))
 
     return in_snapshot(db, work)
 

@@ -36,7 +36,7 @@ from mcpstated.daemon.backends.interface import (
     StoreRefused,
 )
 from mcpstated.daemon.repeats import RepeatLog
-from mcpstated.protocol.errors import BackendError, StorageFull
+from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown, StorageFull
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
@@ -96,7 +96,14 @@ class SQLiteBackend:
 
     async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
         """Append a batch in one transaction; durable in the file that the path names when this returns."""
-        return await self._write("append", self._append_in_place, changes, settled)
+        try:
+            return await self._reported(self._writer, "append", self._append_in_place, changes, settled)
+        except writing.CommitFailed as error:
+            self._errors.error("commit failed", error, operation="append")
+            raise OutcomeUnknown(
+                "The disk failed while this write was stored: it may be stored or not.",
+                hint="Load the handle to see whether the change is there before you repeat it.",
+            ) from error
 
     async def load(self, key: Key, *, version: int | None = None) -> StoredHandle | None:
         """Return what a version is rebuilt from."""
@@ -162,6 +169,10 @@ class SQLiteBackend:
         """Remove history that is older than the plan's version."""
         return await self._write("fold", sweeping.fold, key, plan, checkpoint, limit)
 
+    async def note_time(self, now: float) -> None:
+        """Keep the clock's time for the next opening."""
+        await self._write("note_time", writing.note_time, now)
+
     async def tidy(self) -> None:
         """Bring the write-ahead log back to its limit."""
         await self._write("tidy", sweeping.tidy, self._path, self._limits.wal_bytes)
@@ -200,6 +211,20 @@ class SQLiteBackend:
     async def _call(
         self, connection: apsw.AsyncConnection | None, what: str, work: Callable[..., T], *arguments: object
     ) -> T:
+        """Run `work`; an error of any kind, as from a damaged row, is a failure of the storage."""
+        try:
+            return await self._reported(connection, what, work, *arguments)
+        except McpStateError:
+            raise
+        except Exception as error:
+            is_ours = isinstance(error, writing.CommitFailed)  # any other text may hold parts of a state
+            self._errors.error("storage failed unexpectedly", error, has_text=is_ours, operation=what)
+            raise _failed() from error
+
+    async def _reported(
+        self, connection: apsw.AsyncConnection | None, what: str, work: Callable[..., T], *arguments: object
+    ) -> T:
+        """Run `work`; errors of the database and of the disk come out as ours."""
         if connection is None:
             raise BackendError("The store is closed.")
         try:
@@ -212,9 +237,13 @@ class SQLiteBackend:
             ) from error
         except (apsw.Error, OSError) as error:
             self._errors.error("storage failed", error, operation=what)
-            raise BackendError(
-                "The storage failed and nothing was stored; the daemon's log has the reason. Try again."
-            ) from error
+            raise _failed() from error
+
+
+def _failed() -> BackendError:
+    return BackendError(
+        "The storage failed and nothing was stored; the daemon's log has the reason. Try again."
+    )
 
 
 async def _run(connection: apsw.AsyncConnection, work: Callable[..., T], *arguments: object) -> T:

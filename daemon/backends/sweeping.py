@@ -124,6 +124,8 @@ def plan_fold(
         existing: Any = db.execute(
             "SELECT max(version) FROM checkpoints WHERE handle_id = ? AND version <= ?", (handle_id, wanted)
         ).get
+        if existing is None:  # damaged: there is nothing that the history could begin with
+            return None
         is_near = by_bytes < wanted and wanted - existing <= keep_changes * NEAR
         if existing == wanted or (is_near and existing > oldest):
             return FoldPlan(existing, is_checkpointed=True)

@@ -16,12 +16,23 @@ from mcpstated.daemon.backends.interface import Applied, Conflict, Key, NewChang
 T = TypeVar("T")
 
 
+class CommitFailed(Exception):
+    """The disk failed during the commit: what it has of the transaction may come back after a crash."""
+
+
 def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
-    """Run `work` in a write transaction: committed when it returns, rolled back whatever it raises."""
+    """Run `work` in a write transaction: committed when it returns, rolled back whatever it raises.
+
+    Raises:
+        CommitFailed: The disk failed in the commit itself.
+    """
     db.execute("BEGIN IMMEDIATE")
     try:
         result = work()
-        db.execute("COMMIT")
+        try:
+            db.execute("COMMIT")
+        except apsw.IOError as error:
+            raise CommitFailed(str(error)) from error
     except BaseException:
         if db.in_transaction:  # a full disk may have ended it already
             db.execute("ROLLBACK")
@@ -52,6 +63,18 @@ def append(db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[b
 def forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:
     """Remove settled ledger rows. See `Backend.forget_settled`."""
     in_transaction(db, lambda: _forget_settled(db, settled))
+
+
+def note_time(db: apsw.Connection, now: float) -> None:
+    """Keep the clock's time. See `Backend.note_time`."""
+    in_transaction(
+        db,
+        lambda: db.execute(
+            "INSERT INTO meta (name, value) VALUES ('clock', ?) ON CONFLICT (name) DO UPDATE"
+            " SET value = excluded.value WHERE CAST(value AS REAL) < CAST(excluded.value AS REAL)",
+            (repr(now),),
+        ),
+    )
 
 
 def _forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:

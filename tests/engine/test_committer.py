@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
+from mcpstated.daemon.backends.interface import NewChange, Outcome
 from mcpstated.daemon.testing import GatedBackend, RunningEngine, open_engine
 from mcpstated.protocol.errors import (
     BackendError,
@@ -233,6 +234,47 @@ async def test_a_handle_that_changed_in_the_storage_is_read_again_and_the_write_
         await other.store.patch(alice, handle, [Append("l", "from outside")])
     assert (await store.patch(alice, handle, [Append("l", "from here")])).info.version == 3
     assert (await store.load(alice, handle)).document == {"l": ["from outside", "from here"]}
+
+
+class OneByOneBackend(GatedBackend):
+    """A backend with a fault that only batches of several changes meet."""
+
+    async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
+        """Store one change, and fail for more."""
+        if len(changes) > 1:
+            self.next_failure = RuntimeError("too many")
+        return await super().append(changes, settled)
+
+
+@pytest.mark.requirement("P3")
+async def test_what_built_on_a_lost_write_is_not_stored_when_a_batch_is_tried_one_by_one(
+    path: Path, alice: Caller
+) -> None:
+    """P3: its version fits what came from outside, but its operations were meant for another document."""
+    backend = OneByOneBackend(path)
+    async with open_engine(path, backend=backend) as running, open_engine(path) as other:
+        store = running.store
+        handle = (await store.mint(alice, kind="a", document={"n": 0, "l": []})).info.handle
+        beside = (await store.mint(alice, kind="a", document={"l": []})).info.handle
+        await other.store.patch(alice, handle, [SetKey("", "n", 1), Append("l", "outside")])
+        backend.hold()
+        with trio.fail_after(10):
+            receipts = await gather(
+                lambda: store.patch(alice, beside, [Append("l", 1)]),
+                lambda: store.patch(alice, handle, [Append("l", "first")]),
+                lambda: store.patch(alice, handle, [Append("l", "second")]),
+                release=backend,
+            )
+            document = (await store.load(alice, handle)).document
+            for receipt in receipts[1:]:
+                assert isinstance(receipt, Receipt)
+                version = await store.load(alice, handle, version=receipt.info.version)
+                assert version.info == receipt.info  # its size too, which the document below decides
+    assert max(backend.batch_sizes) == 2
+    assert document["n"] == 1
+    assert sorted(document["l"]) == ["first", "outside", "second"]  # type: ignore[arg-type, type-var]
+    async with open_engine(path) as reopened:
+        assert (await reopened.store.load(alice, handle)).document == document
 
 
 async def test_a_name_that_is_taken_is_never_given_out_again(

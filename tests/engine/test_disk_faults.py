@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import apsw
 import pytest
 import trio
 
+from mcpstated.daemon.backends.writing import in_transaction
 from mcpstated.daemon.testing import GatedBackend, RunningEngine, open_engine
-from mcpstated.protocol.errors import BackendError, McpStateError, StorageFull
+from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown, StorageFull
 from mcpstated.protocol.patches import Append
 from mcpstated.protocol.store import Caller, CallToken
 from support.faulty_disk import Fault, FaultyDisk, disk_full, io_error
@@ -39,12 +41,19 @@ async def faulty(path: Path) -> AsyncIterator[OnFaultyDisk]:
 @pytest.mark.requirement("P1")
 @pytest.mark.parametrize(
     ("fault", "operation", "error"),
-    [(disk_full, "write", StorageFull), (io_error, "write", BackendError), (io_error, "sync", BackendError)],
+    [
+        (disk_full, "write", StorageFull),
+        (io_error, "write", OutcomeUnknown),
+        (io_error, "sync", OutcomeUnknown),
+    ],
 )
 async def test_a_write_that_the_disk_refused_is_not_there_and_the_next_one_works(
     faulty: OnFaultyDisk, path: Path, alice: Caller, fault: Fault, operation: str, error: type[McpStateError]
 ) -> None:
-    """P1: rolled back, the version unchanged, reads go on, and the text of the fault stays in the log."""
+    """P1: rolled back, the version unchanged, reads go on, and the text of the fault stays in the log.
+
+    A disk that fails in the commit may yet have all of it after a crash, so nobody says that it has not.
+    """
     store, disk = faulty.running.store, faulty.disk
     handle = (await store.mint(alice, kind="a", document={"l": []})).info.handle
     disk.fail(fault, operation)
@@ -52,6 +61,7 @@ async def test_a_write_that_the_disk_refused_is_not_there_and_the_next_one_works
         with pytest.raises(error) as caught:
             await store.patch(alice, handle, [Append("l", "lost")])
         assert type(caught.value) is error
+        assert ("before you repeat it" in str(caught.value.details)) == (error is OutcomeUnknown)
         assert "input/output" not in caught.value.message
         assert str(path) not in caught.value.message
         assert (await store.load(alice, handle)).info.version == 1
@@ -97,7 +107,7 @@ async def test_what_was_acknowledged_between_faults_is_all_there_and_nothing_els
         for index in range(40):
             try:
                 await store.patch(alice, handle, [Append("l", [writer, index])])
-            except BackendError:
+            except (BackendError, OutcomeUnknown):
                 refused += 1
             else:
                 acknowledged.append([writer, index])
@@ -160,3 +170,16 @@ async def test_a_sweep_that_fails_is_tried_again(path: Path, alice: Caller) -> N
                 assert (await anext(subscription)).action == "expire"
     finally:
         disk.unregister()
+
+
+@pytest.mark.requirement("P1")
+def test_only_a_fault_of_the_commit_itself_leaves_the_outcome_open() -> None:
+    """P1: before the commit a fault is a plain failure, and nothing of it can come back."""
+    db = apsw.Connection(":memory:")
+
+    def work() -> None:
+        raise apsw.IOError("before the commit")
+
+    with pytest.raises(apsw.IOError):
+        in_transaction(db, work)
+    assert not db.in_transaction

@@ -8,8 +8,10 @@ import apsw
 import pytest
 import trio
 
+from mcpstated.daemon.backends.sqlite import SQLiteBackend
 from mcpstated.daemon.testing import ManualTime, RunningEngine, open_engine
 from mcpstated.protocol.errors import HandleExpired, HandleNotFound, InvalidInput
+from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.patches import Append
 from mcpstated.protocol.store import Caller
 
@@ -141,6 +143,32 @@ async def test_a_backward_step_neither_revives_nor_kills(path: Path, alice: Call
         time.pass_seconds(2)
         with pytest.raises(HandleExpired):
             await store.load(alice, alive)
+
+
+@pytest.mark.requirement("C21")
+async def test_a_clock_set_back_before_a_restart_revives_nothing(path: Path, alice: Caller) -> None:
+    """C21: nothing was written or swept after the deadline, and yet the next daemon knows that it passed."""
+    time = ManualTime()
+    async with open_engine(path, time=time) as running:
+        dead = (await running.store.mint(alice, kind="a", document={}, ttl_days=SECOND)).info.handle
+        time.pass_seconds(2)
+    time.step_wall(-DAY)
+    async with open_engine(path, time=time) as running:
+        with pytest.raises(HandleExpired):
+            await running.store.load(alice, dead)
+
+
+@pytest.mark.requirement("C21")
+async def test_every_sweep_keeps_the_time_and_never_an_earlier_one(path: Path) -> None:
+    """C21: a daemon that is killed has not forgotten more than the time since its last sweep."""
+    async with open_engine(path) as running:
+        running.time.pass_seconds(5)
+        await running.store.sweep()
+        noted = running.time.wall
+        await running.backend.note_time(noted - 100)
+        second = SQLiteBackend(path, limits=Limits())
+        assert (await second.open()).newest_at == noted
+        await second.aclose()
 
 
 @pytest.mark.requirement("C21")
