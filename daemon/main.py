@@ -69,7 +69,7 @@ _GRACE_SECONDS = 5.0
 _DRAIN_SECONDS = 30.0
 """How long the committer may take to make durable what it holds."""
 _PREDECESSOR_SECONDS = 75.0
-"""How long to wait for a daemon that is leaving: grace, drain, the engine's last flush and close, together."""
+"""How long to wait for a daemon that is leaving: its grace, drain, last flush and close together."""
 _STRANGER_SECONDS = 3.0
 """How long to wait for a daemon of another data directory that may be leaving."""
 _LOCK_POLL_SECONDS = 0.05

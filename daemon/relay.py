@@ -17,12 +17,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import trio
 from mcp.server.lowlevel.server import Server
 from mcp.server.runner import serve_dual_era_loop
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp_types import (
@@ -52,6 +53,7 @@ from mcpstated.protocol.store import CallToken
 from mcpstated.protocol.wording import printable
 from mcpstated.surface.context import RequestContext
 from mcpstated.surface.failures import failure
+from mcpstated.surface.gate import gate_of
 
 log = logging.getLogger("mcpstated.relay")
 
@@ -95,6 +97,8 @@ class _Pending:
     era: str
     is_silent: bool
     """The answer is not for the client: the line was kept from an earlier daemon."""
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    """Of a call that runs outside the loops."""
 
 
 class Relay:
@@ -125,6 +129,7 @@ class Relay:
         max_line_bytes: int,
     ) -> None:
         self._server = server
+        self._gate = gate_of(server)
         self._shim_id = shim_id
         self._user = user
         self._writer = writer
@@ -137,6 +142,7 @@ class Relay:
         self._loops: dict[str, trio.MemorySendChannel[SessionMessage]] = {}
         self._pending: dict[int, _Pending] = {}
         self._kept: set[str] = set()
+        self._handshake_name = ""
         self._changed = trio.Event()
         self._nursery: trio.Nursery | None = None
         self.client_name = ""
@@ -200,16 +206,37 @@ class Relay:
             if message.mode == RESENT:
                 await self._running.wait_for(self._shim_id, seq)
             self._running.begin(self._shim_id, seq)
-        self._pending[seq] = _Pending(call.id, call.method, era, is_silent=message.mode == KEPT)
+        pending = _Pending(call.id, call.method, era, is_silent=message.mode == KEPT)
+        self._pending[seq] = pending
         token = CallToken(self._shim_id, seq, is_resent=message.mode == RESENT) if is_tool_call else None
+        context = RequestContext(
+            user=self._user, writer=self._writer, token=token, client_name=self._handshake_name
+        )
+        if is_tool_call and era == LEGACY and "initialize" in self._kept:
+            assert self._nursery is not None
+            self._nursery.start_soon(self._call_tool, seq, pending.scope, context, call.params)
+            await trio.lowlevel.checkpoint()  # it begins before the next line is looked at: order is kept
+            return
         metadata = ServerMessageMetadata(
-            request_context=RequestContext(user=self._user, writer=self._writer, token=token),
+            request_context=context,
             on_request_unanswered=lambda: self._settle(seq),
         )
         request = JSONRPCRequest.model_construct(
             jsonrpc="2.0", id=seq, method=call.method, params=call.params
         )
         self._feed(era, SessionMessage(request, metadata))
+
+    async def _call_tool(
+        self, seq: int, scope: trio.CancelScope, context: RequestContext, params: dict[str, Any] | None
+    ) -> None:
+        """Answer a tool call of the handshake era without the loop, which has nothing to add to it."""
+        outcome: dict[str, Any] | None = None
+        with scope:
+            try:
+                outcome = {"result": await self._gate.answer_in_handshake_era(context, params)}
+            except MCPError as error:
+                outcome = {"error": error.error.model_dump(exclude_none=True)}
+        await self._settle(seq, outcome)
 
     async def _forward_notice(self, message: Forward, notice: Notice) -> None:
         params = notice.params
@@ -220,6 +247,7 @@ class Relay:
                 await self._send(Settled(message.seq))
                 return
             seq, pending = target
+            pending.scope.cancel()
             era, params = pending.era, {**(params or {}), "requestId": seq}
         is_handshake = notice.method == "notifications/initialized" and era == LEGACY
         if era in self._loops or is_handshake:
@@ -319,6 +347,8 @@ class Relay:
         params = call.params or {}
         meta = params.get("_meta")
         info = params.get("clientInfo") if call.method == "initialize" else None
+        if isinstance(info, dict) and isinstance(name := info.get("name"), str):
+            self._handshake_name = name
         if info is None and not self.client_name and isinstance(meta, dict):
             info = meta.get(CLIENT_INFO_META_KEY)
         if isinstance(info, dict) and isinstance(name := info.get("name"), str):

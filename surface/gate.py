@@ -31,12 +31,14 @@ from pydantic import ValidationError
 from mcpstated.protocol.wording import printable
 from mcpstated.surface.calls import ToolCalls, read_params
 from mcpstated.surface.coercion import around
+from mcpstated.surface.context import DirectContext, RequestContext
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.lowlevel.server import Server
 
     from mcpstated.protocol.limits import Limits
+    from mcpstated.surface.replies import ToolResult
 
 log = logging.getLogger("mcpstated.surface")
 
@@ -75,6 +77,23 @@ class Gate:
             )
         return _corrected(await _without_text(ctx, call_next))
 
+    async def answer_in_handshake_era(
+        self, request: RequestContext, params: dict[str, Any] | None
+    ) -> ToolResult:
+        """Return the result of a `tools/call` that needs nothing of the MCP server.
+
+        After the handshake a call of the older era carries no envelope to examine and its result no
+        stamp, so the relay may come here without the server's loop, which costs more than the call.
+
+        Args:
+            request: Who asks; its `client_name` is the one of the handshake.
+
+        Raises:
+            MCPError: There is no such tool, or the parameters are not those of a tool call.
+        """
+        name, arguments = read_params(params, self._limits)
+        return await self._calls.answer(DirectContext(request), name, arguments)
+
     async def _answer(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
         result = await self._calls.answer(ctx, *read_params(ctx.params, self._limits))
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -87,6 +106,11 @@ def _corrected(result: HandlerResult) -> HandlerResult:
     if isinstance(result, InitializeResult | DiscoverResult):
         return result.model_copy(update={"capabilities": CAPABILITIES})
     return result
+
+
+def gate_of(server: Server[Any]) -> Gate:
+    """Return the gate that stands in front of a server of `build_surface`."""
+    return next(layer for layer in server.middleware if isinstance(layer, Gate))
 
 
 async def _without_text(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

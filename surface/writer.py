@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp_types import CLIENT_INFO_META_KEY
 
+from mcpstated.surface.context import DirectContext
+
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
@@ -19,7 +21,9 @@ _MAX_SLUG_CHARS = 64
 _NOT_SLUG = re.compile(r"[^a-z0-9._]+")
 
 
-def writer_of(ctx: ServerRequestContext[Any, Any], *, wanted: str, host: str, max_chars: int) -> str:
+def writer_of(
+    ctx: ServerRequestContext[Any, Any] | DirectContext, *, wanted: str, host: str, max_chars: int
+) -> str:
     """Return the label to write beside a change.
 
     Args:
@@ -37,8 +41,10 @@ def writer_of(ctx: ServerRequestContext[Any, Any], *, wanted: str, host: str, ma
     return (f"{host}/{client}" if client else host)[:max_chars]
 
 
-def client_name(ctx: ServerRequestContext[Any, Any]) -> str:
+def client_name(ctx: ServerRequestContext[Any, Any] | DirectContext) -> str:
     """Return what the client calls itself: in the handshake, or in the request; empty if it does not."""
+    if isinstance(ctx, DirectContext):
+        return ctx.request.client_name
     handshake = ctx.session.client_params
     if handshake is not None:
         return handshake.client_info.name
