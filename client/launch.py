@@ -5,7 +5,9 @@
 
 Only a refused connection under the start lock counts as "not running"; whoever accepts, however slowly,
 is waited for. Who waits for the start lock keeps trying to connect, so that a crowd gets in at once.
-Every wait ends at one deadline. The shim imports this module: no typing, dataclasses, subprocess.
+A daemon that ends without a word is started again, after longer and longer pauses; one that says why it
+cannot start is believed at once. Every wait ends at one deadline. The shim imports this module: no typing,
+dataclasses, subprocess.
 """
 
 from __future__ import annotations
@@ -45,8 +47,9 @@ FIRST_DELAY_SECONDS = 0.01
 MAX_DELAY_SECONDS = 0.25
 _SERVICE_SECONDS = 5.0
 """How long a service manager may take, and then the service itself, before a daemon is spawned instead."""
-_MAX_SPAWNS = 3
-"""Daemons that one search starts at most, where none of them stays."""
+_FIRST_PAUSE_SECONDS = 0.05
+"""The shortest time from one start to the next, where no daemon stays; doubled with each."""
+_MAX_PAUSE_SECONDS = 1.0
 
 
 def ensure_daemon(
@@ -71,14 +74,15 @@ def ensure_daemon(
     Raises:
         DaemonNotRunning: There is none, and MCPSTATED_NO_SPAWN forbids starting one.
         VersionSkew: The daemon that runs speaks no common version; the text says what to do.
-        DaemonUnavailable: It did not start or answer in time, or something forbids it; the text says why.
+        DaemonNotReady: It did not start or answer in time.
+        DaemonUnavailable: It said why it cannot start, or something forbids it; the text says so.
     """
     search = _Search(paths, hello, time.monotonic() + timeout_seconds, environ, command, on_wait)
     try:
         return search.run()
     except DaemonNotReady as error:
-        raise DaemonUnavailable(
-            f"No daemon could be reached within {timeout_seconds:g} s. {error.message}",
+        raise DaemonNotReady(
+            f"No daemon could be reached in time. {error.message}",
             hint=error.details.get("hint", f"Its log is {paths.log}."),
         ) from error
     except OSError as error:
@@ -100,6 +104,7 @@ class _Search:
         "_hint",
         "_lock",
         "_on_wait",
+        "_pause_seconds",
         "_paths",
         "_spawn_after",
         "_spawns",
@@ -123,6 +128,7 @@ class _Search:
         self._on_wait = on_wait
         self._lock: StartLock | None = None
         self._spawns = 0
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._spawn_after: float | None = None
         """Set once the service has been tried: from then on a daemon may be spawned."""
 
@@ -138,14 +144,14 @@ class _Search:
                         "The daemon is not running, and MCPSTATED_NO_SPAWN forbids starting it.",
                         **error.details,
                     ) from error
-                if self._start_if_dead():
+                reason = self._start_if_dead()
+                if reason is None:
                     continue
-                reason: DaemonUnavailable = DaemonNotReady("It is starting or leaving and does not listen.")
             except DaemonNotReady as error:
                 reason = error
-            if time.monotonic() + delay_seconds > self._deadline:
+            time.sleep(max(0.0, min(delay_seconds, self._deadline - time.monotonic())))
+            if time.monotonic() >= self._deadline:
                 raise reason
-            time.sleep(delay_seconds)
             delay_seconds = min(delay_seconds * 2, MAX_DELAY_SECONDS)
             if self._on_wait is not None:
                 self._on_wait()
@@ -156,8 +162,13 @@ class _Search:
             self._lock.release()
             self._lock = None
 
-    def _start_if_dead(self) -> bool:
-        """Go one step on, nobody having listened; True if it is worth connecting again at once."""
+    def _start_if_dead(self) -> DaemonNotReady | None:
+        """Go one step on, nobody having listened.
+
+        Returns:
+            None if it is worth connecting again at once, else why it is not.
+        """
+        busy = DaemonNotReady("It is starting or leaving and does not listen.")
         if self._lock is None:
             make_private_directory(self._paths.data_dir)
             try:
@@ -166,15 +177,20 @@ class _Search:
                 raise DaemonUnavailable(
                     f"{self._paths.start_lock} cannot be locked: {error.strerror}.", hint=self._paths.data_dir
                 ) from error
-            return self._lock is not None
+            return busy if self._lock is None else None
         if is_locked(self._paths.lock):
-            return False
+            return busy
         if self._spawn_after is None:
             self._spawn_after = time.monotonic()
             if self._start_service():
                 self._spawn_after += _SERVICE_SECONDS
-                return True
-        return time.monotonic() >= self._spawn_after and self._spawn()
+                return None
+        if self._spawn_after <= time.monotonic() < self._deadline and self._spawn():
+            return None
+        if self._spawns == 0 or is_locked(self._paths.lock):
+            return busy
+        times = "once" if self._spawns == 1 else f"{self._spawns} times"
+        return DaemonNotReady(f"It was started {times} but did not stay.")
 
     def _start_service(self) -> bool:
         from mcpstated.service import service_command, start_service  # not needed if a daemon runs
@@ -188,15 +204,22 @@ class _Search:
     def _spawn(self) -> bool:
         from mcpstated.spawn import spawn_daemon, wait_until_ready  # not needed if a daemon runs
 
-        if self._spawns == _MAX_SPAWNS:
-            raise DaemonUnavailable("The daemon was started repeatedly but did not stay.", hint=self._hint)
         self._spawns += 1
-        reading = spawn_daemon(self._paths, environ=self._environ, command=self._command)
+        self._spawn_after = time.monotonic() + self._pause_seconds
+        self._pause_seconds = min(self._pause_seconds * 2, _MAX_PAUSE_SECONDS)
+        reading = spawn_daemon(
+            self._paths,
+            environ=self._environ,
+            deadline=self._deadline,
+            command=self._command,
+            on_wait=self._on_wait,
+        )
         reason = wait_until_ready(reading, deadline=self._deadline, on_wait=self._on_wait)
         if reason is None:
             return True
         if is_locked(self._paths.lock):
             return False  # somebody started one by hand meanwhile: that one will do
         if reason:
-            raise DaemonUnavailable(f"The daemon could not start: {reason}.", hint=self._hint)
+            stop = "" if reason.endswith((".", "!", "?")) else "."
+            raise DaemonUnavailable(f"The daemon could not start: {reason}{stop}", hint=self._hint)
         return False

@@ -32,6 +32,8 @@ class StartLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_mode & 0o600 != 0o600:
+                os.fchmod(fd, 0o600)  # a umask took it away, and nobody could open it any more
             held, named = os.fstat(fd), os.stat(path, follow_symlinks=False)
             if (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino):
                 return cls(fd)

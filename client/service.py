@@ -7,10 +7,10 @@ as its owner set it up. Only the default store has a service.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 
+from mcpstated.children import wait_for_exit
 from mcpstated.protocol.paths import Paths, default_data_dir
 
 TYPE_CHECKING = False
@@ -57,30 +57,10 @@ def start_service(
         pid = os.posix_spawn(command[0], command, environment, file_actions=null)
     except OSError:
         return False
-    deadline = time.monotonic() + timeout_seconds
-    delay_seconds = 0.01
     try:
-        while True:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status) == 0
-            if time.monotonic() >= deadline:
-                _kill(pid)
-                return False
-            time.sleep(delay_seconds)
-            delay_seconds = min(delay_seconds * 2, 0.25)
-            if on_wait is not None:
-                on_wait()
+        return wait_for_exit(pid, deadline=time.monotonic() + timeout_seconds, on_wait=on_wait) == 0
     except ChildProcessError:  # the host program waits for everyone's children
         return False
-    except BaseException:
-        _kill(pid)
-        raise
-
-
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
 
 
 def _program(name: str, environ: Mapping[str, str]) -> str | None:

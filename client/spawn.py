@@ -14,6 +14,7 @@ import os
 import select
 import time
 
+from mcpstated.children import wait_for_exit
 from mcpstated.interpreter import import_settings, interpreter_path
 from mcpstated.link import SLICE_SECONDS, DaemonNotReady
 from mcpstated.protocol.errors import DaemonUnavailable
@@ -57,14 +58,26 @@ def daemon_environment(environ: Mapping[str, str], paths: Paths) -> dict[str, st
     return kept
 
 
-def spawn_daemon(paths: Paths, *, environ: Mapping[str, str], command: Sequence[str] | None = None) -> int:
+def spawn_daemon(
+    paths: Paths,
+    *,
+    environ: Mapping[str, str],
+    deadline: float,
+    command: Sequence[str] | None = None,
+    on_wait: Callable[[], None] | None = None,
+) -> int:
     """Start a daemon that belongs to nobody, and return the pipe on which it says that it is ready.
 
+    If `detach.py` is killed, that looks like a daemon that died without a word.
+
     Args:
+        deadline: On the monotonic clock.
         command: What to run instead of the daemon of this installation; the same options are added.
+        on_wait: Called at least four times a second while waiting; what it raises ends the start.
 
     Raises:
         DaemonUnavailable: It could not be started at all.
+        DaemonNotReady: It was still being started at the deadline.
     """
     python_path = None
     if command is None:
@@ -79,17 +92,22 @@ def spawn_daemon(paths: Paths, *, environ: Mapping[str, str], command: Sequence[
         # A descriptor that is duplicated onto itself would stay closed-on-exec on some systems.
         source = fcntl.fcntl(writing, fcntl.F_DUPFD_CLOEXEC, READY_FD + 1)
         try:
-            status = _run(arguments, environment, source)
+            status = _run(arguments, environment, source, deadline, on_wait)
         finally:
             os.close(source)
-    except OSError as error:
+    except BaseException as error:
         os.close(reading)
+        if not isinstance(error, OSError):
+            raise
         raise DaemonUnavailable(
             f"{arguments[0]} cannot be started: {error.strerror}.", hint="Run `mcpstated daemon` by hand."
         ) from error
     finally:
         os.close(writing)
-    if status != 0:
+    if status is None:
+        os.close(reading)
+        raise DaemonNotReady("The daemon is still being started.")
+    if status > 0:
         os.close(reading)
         raise DaemonUnavailable(
             f"{arguments[0]} could not start the daemon (exit status {status}).",
@@ -107,7 +125,7 @@ def wait_until_ready(
         deadline: On the monotonic clock.
 
     Returns:
-        None once it is ready; else its reason, which is empty if it died without a word.
+        None once it is ready; else its reason, which is empty if it died without a whole line.
 
     Raises:
         DaemonNotReady: It was still starting at the deadline.
@@ -130,14 +148,25 @@ def wait_until_ready(
             said += data
     finally:
         os.close(reading)
+    if b"\n" not in said and len(said) < _MAX_REASON_BYTES:
+        return ""
     line = said.partition(b"\n")[0].decode("utf-8", "replace").strip()
     if line == "ready":
         return None
     return line.removeprefix("failed:").strip()
 
 
-def _run(arguments: list[str], environment: dict[str, str], ready_fd: int) -> int:
-    """Run `detach.py` to its end, which is before the daemon is ready; return its exit status."""
+def _run(
+    arguments: list[str],
+    environment: dict[str, str],
+    ready_fd: int,
+    deadline: float,
+    on_wait: Callable[[], None] | None,
+) -> int | None:
+    """Run `detach.py` to its end, which is before the daemon is ready; return its exit status.
+
+    None means that it did not end before the deadline.
+    """
     pid = os.posix_spawn(
         arguments[0],
         arguments,
@@ -149,7 +178,6 @@ def _run(arguments: list[str], environment: dict[str, str], ready_fd: int) -> in
         ],
     )
     try:
-        _pid, status = os.waitpid(pid, 0)
+        return wait_for_exit(pid, deadline=deadline, on_wait=on_wait)
     except ChildProcessError:  # the host program ignores SIGCHLD, or waits for everyone's children
         return 0
-    return os.waitstatus_to_exitcode(status)

@@ -1,4 +1,7 @@
-"""Directories that only their owner may enter: made with mode 0700, refused if they are anything else."""
+"""Directories that only their owner may enter: made with mode 0700, refused if they are anything else.
+
+A umask can only take bits away; what it took from the owner is given back, or nobody could use them.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,8 @@ def make_private_directory(path: str) -> None:
             message names the path and the reason.
     """
     try:
-        parent = os.path.dirname(path)
-        if not os.path.isdir(parent):
-            os.makedirs(parent, exist_ok=True)
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
+        _make_parents(path)
+        _make(path, 0o700)
     except OSError as error:
         raise DaemonUnavailable(
             f"The directory {path} cannot be made: {error.strerror}.", hint=path
@@ -40,3 +39,23 @@ def make_private_directory(path: str) -> None:
             f"run: chmod 700 {path}",
             hint=path,
         )
+
+
+def _make_parents(path: str) -> None:
+    missing = []
+    parent = os.path.dirname(path)
+    while not os.path.isdir(parent) and parent != os.path.dirname(parent):
+        missing.append(parent)
+        parent = os.path.dirname(parent)
+    for directory in reversed(missing):
+        _make(directory, 0o777)
+
+
+def _make(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        return
+    made = stat.S_IMODE(os.lstat(path).st_mode)
+    if made & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(path, made | stat.S_IRWXU)

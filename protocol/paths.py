@@ -56,7 +56,8 @@ def paths_from_environment(environ: Mapping[str, str], *, data_dir: str | None =
         data_dir: A flag that wins over the environment; empty or None means not given.
 
     Raises:
-        InvalidInput: A path is relative or holds an unexpanded `${...}`, or the socket's is too long.
+        InvalidInput: A path is relative, not UTF-8 or holds an unexpanded `${...}`, or the socket's is too
+            long.
     """
     home = environ.get("HOME") or os.path.expanduser("~")
     directory = data_dir or environ.get("MCPSTATED_DATA_DIR") or ""
@@ -80,7 +81,7 @@ def absolute_path(text: str, *, field: str, home: str) -> str:
     """Return `text` with a leading `~` expanded.
 
     Raises:
-        InvalidInput: It is relative, or a variable in it was not expanded by whoever set it.
+        InvalidInput: It is relative or not UTF-8, or a variable in it was not expanded by whoever set it.
     """
     if "${" in text:
         raise InvalidInput(f"{field} holds {text!r}: the variable in it was never expanded.", field=field)
@@ -88,6 +89,10 @@ def absolute_path(text: str, *, field: str, home: str) -> str:
         text = home + text[1:]
     if not os.path.isabs(text):
         raise InvalidInput(f"{field} must be an absolute path, got {text!r}.", field=field)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{field} must be a path in UTF-8, got {text!r}.", field=field) from None
     return os.path.normpath(text)
 
 

@@ -15,14 +15,14 @@ import os
 import select
 import time
 
-from mcpstated.launch import DaemonNotRunning
+from mcpstated.launch import DaemonNotReady, DaemonNotRunning
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
 from mcpstated.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from mcpstated.protocol.messages import FRESH, STOPPING, Deliver, Settled
 from mcpstated.shim.descriptors import note
 from mcpstated.shim.ending import Ending
 from mcpstated.shim.lines import LineReader
-from mcpstated.shim.retry import GIVE_UP_SECONDS, Retry
+from mcpstated.shim.retry import Retry
 from mcpstated.shim.session import DaemonSession
 from mcpstated.shim.unsettled import Unsettled
 
@@ -76,6 +76,8 @@ class Relay:
         self._unsettled = Unsettled()
         self._session: DaemonSession | None = None
         self._retry = Retry(now)
+        self._trouble: McpStateError = DaemonUnavailable("No daemon was found.")
+        """Why the last attempt brought no answers."""
         self._ending = Ending(now)
 
     def run(self) -> None:
@@ -98,18 +100,20 @@ class Relay:
         if not self._ending.has_begun:
             return False
         now = time.monotonic()
-        if self._unsettled and self._ending.seconds_for_answers(now) == 0:
+        if self._unsettled and self._seconds_for_answers(now) == 0:
             self._unsettled.take_all()
         if self._unsettled:
             return False
         return not self._output.pending_bytes or self._ending.seconds_for_flush(now) == 0
 
+    def _seconds_for_answers(self, now: float) -> float:
+        """Return how long the client's end waits for answers; a search has a bound of its own."""
+        return float("inf") if self._needs_daemon() else self._ending.seconds_for_answers(now)
+
     def _patience(self) -> float | None:
         """Return how many seconds the poll may last; None means until something happens."""
         now = time.monotonic()
-        waits = [
-            self._ending.seconds_for_answers(now) if self._unsettled else self._ending.seconds_for_flush(now)
-        ]
+        waits = [self._seconds_for_answers(now) if self._unsettled else self._ending.seconds_for_flush(now)]
         if self._parent.look_seconds is not None:
             waits.append(self._parent.look_seconds)
         if self._needs_daemon():
@@ -130,11 +134,17 @@ class Relay:
 
     def _connect(self) -> None:
         """Find a daemon and send it what the last one left; without one, answer what waits."""
+        patience_seconds = self._retry.begin(time.monotonic())
+        if patience_seconds == 0:
+            self._give_up(self._trouble)
+            return
         try:
-            link = self._find(GIVE_UP_SECONDS, self._meanwhile)
-        except DaemonNotRunning as error:  # it may not be started from here, but perhaps others start it
-            if self._retry.note_absent(time.monotonic()):
-                self._give_up(error)
+            link = self._find(patience_seconds, self._meanwhile)
+        except (DaemonNotRunning, DaemonNotReady) as error:
+            # It may not be started from here, but perhaps others start it; or it took too long for the
+            # lines that waited first, but not for one that came meanwhile.
+            self._trouble = error
+            self._retry.note_missed(time.monotonic())
             return
         except McpStateError as error:
             self._wait(0.0)  # what has been said meanwhile gets the same answer, not a search of its own
@@ -178,11 +188,10 @@ class Relay:
         self._session = None
         if session.over == STOPPING and not self._unsettled:
             return  # whoever stopped it meant it: it is started again when it is needed
-        is_hopeless = self._retry.note_lost(
+        self._trouble = DaemonUnavailable("The daemon ends again and again before it answers.")
+        self._retry.note_lost(
             time.monotonic(), opened_at=session.opened_at, has_progressed=session.has_progressed
         )
-        if is_hopeless:
-            self._give_up(DaemonUnavailable("The daemon ends again and again before it answers."))
 
     def _forward(self, seq: int, mode: int, line: bytes) -> None:
         session = self._session
@@ -215,7 +224,10 @@ class Relay:
         if line is None:
             self._refuse_line()
         else:
-            self._forward(self._unsettled.add(line), FRESH, line)
+            seq = self._unsettled.add(line)
+            if len(self._unsettled) == 1:
+                self._retry.note_first_line(time.monotonic())
+            self._forward(seq, FRESH, line)
 
     def _refuse_line(self) -> None:
         self._output.put(

@@ -15,7 +15,7 @@ import pytest
 
 from support.layout import ROOT, SOURCES, lay_out
 
-LAUNCH = ("detach", "interpreter", "launch", "link", "locks", "service", "spawn")
+LAUNCH = ("children", "detach", "interpreter", "launch", "link", "locks", "service", "spawn")
 """Modules of the root package that the shim loads."""
 LAUNCH_MODULES = tuple(f"mcpstated.{name}" for name in LAUNCH)
 LIBRARY_MODULES = tuple(

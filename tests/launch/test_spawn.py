@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from mcpstated.launch import DaemonLink
+from mcpstated.launch import DaemonLink, DaemonNotReady
 from mcpstated.protocol.errors import DaemonUnavailable
 from mcpstated.protocol.paths import Paths
 from mcpstated.spawn import daemon_command, daemon_environment, spawn_daemon, wait_until_ready
@@ -23,6 +23,15 @@ from support.shim_process import shim_environment, shim_process
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are read from /proc")
 Ensure = Callable[..., DaemonLink]
 Starts = Callable[[], list[dict[str, Any]]]
+ANY_PATH = {"PATH": "/usr/bin:/bin"}
+
+
+def program(paths: Paths, script: str) -> str:
+    """Write a script that stands in for the interpreter, and return its path."""
+    python = Path(paths.data_dir) / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o700)
+    return str(python)
 
 
 @linux
@@ -153,19 +162,61 @@ def test_a_log_that_is_a_pipe_without_a_reader_does_not_hang_the_start(ensure: E
 
 def test_a_command_that_cannot_be_run_is_named(paths: Paths) -> None:
     """An installation that was removed is told as such, at once."""
-    reading = spawn_daemon(paths, environ={}, command=["/nonexistent/python"])
-    reason = wait_until_ready(reading, deadline=time.monotonic() + 20)
+    deadline = time.monotonic() + 20
+    reading = spawn_daemon(paths, environ={}, deadline=deadline, command=["/nonexistent/python"])
+    reason = wait_until_ready(reading, deadline=deadline)
     assert reason == "/nonexistent/python cannot be run: No such file or directory"
 
 
 def test_an_interpreter_that_cannot_be_run_is_named(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step before that fails in words as well."""
-    broken = Path(paths.data_dir) / "python"
-    broken.write_text("#!/nonexistent/interpreter\n")
-    broken.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(broken))
+    broken = program(paths, "")
+    Path(broken).write_text("#!/nonexistent/interpreter\n")
+    monkeypatch.setattr(sys, "executable", broken)
     with pytest.raises(DaemonUnavailable, match=f"{broken} "):
-        spawn_daemon(paths, environ={}, command=["x"])
+        spawn_daemon(paths, environ={}, deadline=time.monotonic() + 20, command=["x"])
+
+
+@pytest.mark.requirement("P6")
+@pytest.mark.usefixtures("no_leaks")
+def test_a_start_that_hangs_before_the_daemon_is_ended_at_the_deadline(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: the script in between has a bound too; what hangs there does not stay behind."""
+    monkeypatch.setattr(sys, "executable", program(paths, "exec sleep 1000"))
+    with pytest.raises(DaemonNotReady, match="still being started"):
+        spawn_daemon(paths, environ=ANY_PATH, deadline=time.monotonic() + 0.2, command=["x"])
+
+
+@pytest.mark.usefixtures("no_leaks")
+def test_a_search_that_is_ended_leaves_no_start_behind(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shim whose client is gone ends its search, wherever that is."""
+
+    def give_up() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "executable", program(paths, "exec sleep 1000"))
+    with pytest.raises(KeyboardInterrupt):
+        spawn_daemon(paths, environ=ANY_PATH, deadline=time.monotonic() + 20, command=["x"], on_wait=give_up)
+
+
+@pytest.mark.requirement("P2")
+def test_a_start_that_is_killed_is_a_daemon_that_died_without_a_word(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: only a reason that was given is one; whoever was killed may be started again."""
+    monkeypatch.setattr(sys, "executable", program(paths, "kill -9 $$"))
+    deadline = time.monotonic() + 20
+    reading = spawn_daemon(paths, environ=ANY_PATH, deadline=deadline, command=["x"])
+    assert wait_until_ready(reading, deadline=deadline) == ""
+
+
+def test_half_a_word_is_no_reason() -> None:
+    """P2: a daemon that is killed while it reports has not reported."""
+    reading, writing = os.pipe()
+    os.write(writing, b"failed: the dis")
+    os.close(writing)
+    assert wait_until_ready(reading, deadline=time.monotonic() + 20) == ""
 
 
 def test_the_command_runs_the_installed_program_from_anywhere() -> None:

@@ -172,3 +172,14 @@ def test_naming_paths_touches_no_disk(tmp_path: Path) -> None:
     """`mcpstated paths` on a fresh machine must not leave anything."""
     paths_from_environment({"HOME": str(tmp_path)})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["MCPSTATED_DATA_DIR", "MCPSTATED_SOCKET", "HOME"])
+def test_a_path_that_is_not_utf8_is_refused_in_printable_words(name: str) -> None:
+    """It would go into JSON, into the log and to SQLite, and one of them would fail with less to say."""
+    path = os.fsdecode(b"/tmp/caf\xe9")
+    with pytest.raises(
+        InvalidInput, match=rf"^{name} must be a path in UTF-8, got '/tmp/caf\\udce9'\.$"
+    ) as caught:
+        paths_from_environment({**HOME, name: path})
+    assert caught.value.message.isprintable()
