@@ -19,6 +19,7 @@ RequestId: TypeAlias = str | int
 
 _BOM = b"\xef\xbb\xbf"
 _LEXEMES = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LINE_BREAKS = {0x2028: "\\u2028", 0x2029: "\\u2029", 0x85: "\\u0085"}
 
 
@@ -90,7 +91,7 @@ def write_line(message: dict[str, Any]) -> bytes:
 
     Characters that some splitters take for a line end are escaped, and so is what UTF-8 cannot carry.
     """
-    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    text = _ENCODER.encode(message)
     if not text.isascii():
         text = text.translate(_LINE_BREAKS)
     try:

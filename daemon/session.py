@@ -243,11 +243,7 @@ class Session:
             while True:
                 while (message := self._connection.next_event()) is not None:
                     await self._take(message, nursery)
-                stall = _FRAME_SECONDS if self._connection.is_inside_frame else float("inf")
-                with trio.move_on_after(stall) as patience:
-                    data = await self._socket.recv(_RECEIVE_BYTES)
-                if patience.cancelled_caught:
-                    raise RemoteProtocolError(f"a frame stood unfinished for {_FRAME_SECONDS:g} seconds")
+                data = await self._receive_bytes()
                 if not data:
                     return
                 self._connection.receive_data(data)
@@ -256,6 +252,13 @@ class Session:
         except RemoteProtocolError as error:
             log_event(log, "debug", "peer broke the protocol", session=self.number, reason=str(error))
             self.part(BROKEN, str(error))
+
+    async def _receive_bytes(self) -> bytes:
+        if not self._connection.is_inside_frame:  # mostly so: between two frames a peer may take its time
+            return await self._socket.recv(_RECEIVE_BYTES)
+        with trio.move_on_after(_FRAME_SECONDS):
+            return await self._socket.recv(_RECEIVE_BYTES)
+        raise RemoteProtocolError(f"a frame stood unfinished for {_FRAME_SECONDS:g} seconds")
 
     async def _take(self, message: Message, nursery: trio.Nursery) -> None:
         if isinstance(message, Cancel):
