@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import trio
@@ -97,8 +97,8 @@ class _Pending:
     era: str
     is_silent: bool
     """The answer is not for the client: the line was kept from an earlier daemon."""
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Of a call that runs outside the loops."""
+    is_cancelled: bool = False
+    """The client wants no answer any more; a call outside the loops goes on and is settled without one."""
 
 
 class Relay:
@@ -214,7 +214,7 @@ class Relay:
         )
         if is_tool_call and era == LEGACY and "initialize" in self._kept:
             assert self._nursery is not None
-            self._nursery.start_soon(self._call_tool, seq, pending.scope, context, call.params)
+            self._nursery.start_soon(self._call_tool, seq, context, call.params)
             await trio.lowlevel.checkpoint()  # it begins before the next line is looked at: order is kept
             return
         metadata = ServerMessageMetadata(
@@ -226,16 +226,12 @@ class Relay:
         )
         self._feed(era, SessionMessage(request, metadata))
 
-    async def _call_tool(
-        self, seq: int, scope: trio.CancelScope, context: RequestContext, params: dict[str, Any] | None
-    ) -> None:
+    async def _call_tool(self, seq: int, context: RequestContext, params: dict[str, Any] | None) -> None:
         """Answer a tool call of the handshake era without the loop, which has nothing to add to it."""
-        outcome: dict[str, Any] | None = None
-        with scope:
-            try:
-                outcome = {"result": await self._gate.answer_in_handshake_era(context, params)}
-            except MCPError as error:
-                outcome = {"error": error.error.model_dump(exclude_none=True)}
+        try:
+            outcome = {"result": await self._gate.answer_in_handshake_era(context, params)}
+        except MCPError as error:
+            outcome = {"error": error.error.model_dump(exclude_none=True)}
         await self._settle(seq, outcome)
 
     async def _forward_notice(self, message: Forward, notice: Notice) -> None:
@@ -247,7 +243,7 @@ class Relay:
                 await self._send(Settled(message.seq))
                 return
             seq, pending = target
-            pending.scope.cancel()
+            pending.is_cancelled = True
             era, params = pending.era, {**(params or {}), "requestId": seq}
         is_handshake = notice.method == "notifications/initialized" and era == LEGACY
         if era in self._loops or is_handshake:
@@ -313,7 +309,7 @@ class Relay:
         if pending is None:  # abandoned, or settled before
             return
         try:
-            if outcome is None:
+            if outcome is None or pending.is_cancelled:
                 await self._send(Settled(seq))
             elif not pending.is_silent:
                 await self._room()
