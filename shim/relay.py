@@ -21,7 +21,7 @@ from mcpstated.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from mcpstated.protocol.messages import FRESH, STOPPING, Deliver, Settled
 from mcpstated.shim.descriptors import note
 from mcpstated.shim.ending import Ending
-from mcpstated.shim.lines import LineReader
+from mcpstated.shim.lines import KEPT_BYTES, LineReader, Skipped
 from mcpstated.shim.retry import Retry
 from mcpstated.shim.session import DaemonSession
 from mcpstated.shim.unsettled import Unsettled
@@ -199,7 +199,7 @@ class Relay:
             self._retry.want(time.monotonic())
         elif len(line) > session.max_line_bytes:  # read while the limit was another one
             if self._unsettled.settle(seq):
-                self._refuse_line()
+                self._refuse(Skipped(line[:KEPT_BYTES], line[-KEPT_BYTES:]))
         else:
             session.forward(seq, mode, self._unsettled.floor, line)
             self._unsettled.note_forwarded(seq)
@@ -220,20 +220,19 @@ class Relay:
 
     # -- the client -------------------------------------------------------------------------------
 
-    def _take(self, line: bytes | None) -> None:
-        if line is None:
-            self._refuse_line()
+    def _take(self, line: bytes | Skipped) -> None:
+        if isinstance(line, Skipped):
+            self._refuse(line)
         else:
             seq = self._unsettled.add(line)
             if len(self._unsettled) == 1:
                 self._retry.note_first_line(time.monotonic())
             self._forward(seq, FRESH, line)
 
-    def _refuse_line(self) -> None:
-        self._output.put(
-            b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"A line of more than %d bytes was '
-            b'skipped: that is the most that can be taken."}}' % self._lines.max_line_bytes
-        )
+    def _refuse(self, line: Skipped) -> None:
+        from mcpstated.shim.skipped import answer_to_skipped  # imports json and re, for once
+
+        self._output.put(answer_to_skipped(line.head, line.tail, self._lines.max_line_bytes))
 
     def _read_input(self) -> None:
         try:

@@ -87,7 +87,7 @@ FORBIDDEN = (
         ("mcpstated.shim", *LAUNCH_MODULES),
         HEAVY,
         "each of them costs a good part of the shim's start",
-        but=("mcpstated.shim.standin",),  # loaded only when no daemon can be had
+        but=("mcpstated.shim.skipped", "mcpstated.shim.standin"),  # loaded only when something went wrong
     ),
     Forbidden(
         LAUNCH_MODULES,

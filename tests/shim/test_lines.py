@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpstated.shim.lines import LineReader
+from mcpstated.shim.lines import KEPT_BYTES, LineReader, Skipped
 
 
 @pytest.mark.requirement("C33")
@@ -34,7 +34,23 @@ def test_a_line_that_is_too_long_is_skipped_to_its_end() -> None:
     reader = LineReader(8)
     assert reader.feed(b"123456789") == []
     assert reader.feed(b"more" * 100) == []
-    assert reader.feed(b"end\n12345678\n") == [None, b"12345678"]
+    assert reader.feed(b"end\n12345678\n") == [
+        Skipped(b"123456789" + b"more" * 100 + b"end", b"123456789" + b"more" * 100 + b"end"),
+        b"12345678",
+    ]
+
+
+@pytest.mark.requirement("P6")
+def test_of_a_skipped_line_only_its_ends_are_held() -> None:
+    """A client that never ends its line must not fill the memory."""
+    reader = LineReader(10_000)
+    for _ in range(100):
+        reader.feed(b"x" * 5_000)
+    (skipped,) = reader.feed(b"end\n")
+
+    assert isinstance(skipped, Skipped)
+    assert (len(skipped.head), len(skipped.tail)) == (KEPT_BYTES, KEPT_BYTES)
+    assert skipped.tail.endswith(b"xend")
 
 
 @pytest.mark.requirement("C17")
@@ -50,7 +66,7 @@ def test_a_last_line_that_was_too_long_is_reported_once() -> None:
     """P6: the client hears of it even if it never ends the line."""
     reader = LineReader(3)
     reader.feed(b"12345")
-    assert reader.finish() == [None]
+    assert reader.finish() == [Skipped(b"12345", b"12345")]
     assert reader.finish() == []
 
 
@@ -63,7 +79,7 @@ def test_portions_do_not_matter(pieces: list[bytes], limit: int) -> None:
     data = b"".join(pieces)
     whole, single = LineReader(limit), LineReader(limit)
     expected = whole.feed(data) + whole.finish()
-    found: list[bytes | None] = []
+    found: list[bytes | Skipped] = []
     for byte in data:
         found += single.feed(bytes([byte]))
     assert found + single.finish() == expected
