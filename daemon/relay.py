@@ -193,9 +193,18 @@ class Relay:
             case Notice():
                 await self._forward_notice(message, envelope)
             case Malformed():
-                await self._send(Deliver(_refusal(envelope), message.seq))
+                await self._send(Deliver(self._refusal(envelope), message.seq))
             case Blank() | Reply():
                 await self._send(Settled(message.seq))
+
+    def _refusal(self, malformed: Malformed) -> bytes:
+        """Return the answer to a line that cannot be read: a tool's result if it was a call of a tool."""
+        if malformed.id is None or malformed.method != "tools/call":
+            return error_line(malformed.id, malformed.code, malformed.reason)
+        result: dict[str, Any] = dict(failure(InvalidInput(malformed.reason, field="arguments")))
+        if "initialize" not in self._kept:  # after a handshake it is not known, and means nothing
+            result["resultType"] = "complete"
+        return write_line({"jsonrpc": "2.0", "id": malformed.id, "result": result})
 
     async def _forward_call(self, message: Forward, call: Call) -> None:
         seq = message.seq
@@ -351,16 +360,6 @@ class Relay:
             version = info.get("version")
             label = f"{name} {version}" if isinstance(version, str) else name
             self.client_name = printable(label, _MAX_CLIENT_NAME_CHARS)
-
-
-def _refusal(malformed: Malformed) -> bytes:
-    """Return the answer to a line that cannot be read: a tool's result if it was a call of a tool."""
-    if malformed.id is not None and malformed.method == "tools/call":
-        outcome = failure(InvalidInput(malformed.reason, field="arguments"))
-        return write_line(
-            {"jsonrpc": "2.0", "id": malformed.id, "result": {**outcome, "resultType": "complete"}}
-        )
-    return error_line(malformed.id, malformed.code, malformed.reason)
 
 
 class _Inlet:

@@ -60,6 +60,8 @@ _FINISH_SECONDS = 30.0
 """How long calls of a shim that is gone may go on."""
 _ENVELOPE_BYTES = 64
 """What a `deliver` weighs without its line, at most."""
+_COMMAND_LINE_SESSIONS = 8
+"""Sessions above `max_sessions` for people who want to see what is going on, or to end it."""
 _GOODBYE_SECONDS = 1.0
 """How long a goodbye may take to be written."""
 
@@ -159,7 +161,8 @@ class Session:
                 "Run `mcpstated restart` with the newer installation.",
             )
             return None
-        if len(self._sessions) >= limits.max_sessions:
+        reserved = _COMMAND_LINE_SESSIONS if hello.role == "cli" else 0
+        if len(self._sessions) >= limits.max_sessions + reserved:
             self._farewell = Goodbye(REFUSED, f"The daemon already serves {limits.max_sessions} sessions.")
             return None
         try:

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import click
 
-from mcpstated.cli.blocks import Line, Verbatim
+from mcpstated.cli.blocks import Block, Line, Verbatim
 from mcpstated.cli.logfile import Follower, tail
 from mcpstated.cli.options import Invocation, data_dir_option, invocation_of, json_option
 from mcpstated.cli.result import Result
@@ -35,11 +35,12 @@ def command(ctx: click.Context, lines: int, follow: bool) -> Result:
         _follow(path, lines)
         return Result("logs")
     found = tail(path, lines)
-    return Result(
-        "logs",
-        data={"path": path, "lines": found},
-        blocks=(Verbatim("\n".join(found)),) if found else (Line(f"There is nothing in {path}.", "dim"),),
-    )
+    blocks: tuple[Block, ...] = ()
+    if found:
+        blocks = (Verbatim("\n".join(found)),)
+    elif lines:
+        blocks = (Line(f"There is nothing in {path}.", "dim"),)
+    return Result("logs", data={"path": path, "lines": found}, blocks=blocks)
 
 
 def _follow(path: str, lines: int) -> None:

@@ -166,6 +166,16 @@ async def test_sessions_above_the_limit_are_refused_and_welcome_later(data_dir: 
 
 
 @pytest.mark.requirement("P6")
+async def test_a_full_daemon_can_still_be_looked_at_and_stopped(data_dir: Path) -> None:
+    """Whoever filled it, people must be able to see that and to end it."""
+    async with daemon_in(data_dir, "[limits]\nmax_sessions = 1\n") as daemon, client_at(daemon.socket):
+        async with connected(daemon.socket) as person:
+            with trio.fail_after(10):
+                await person.send(hello("cli"))
+                assert isinstance(await person.receive(), Welcome)
+
+
+@pytest.mark.requirement("P6")
 async def test_requests_above_the_limit_wait_instead_of_failing(data_dir: Path) -> None:
     """A client that queues a thousand calls gets a thousand answers."""
     async with (
