@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpstated.daemon import changes, evaluation, listing
-from mcpstated.daemon.backends.interface import Applied, Backend, Key, Removed
+from mcpstated.daemon.backends.interface import COMES_AND_GOES, Applied, Backend, Key, Removed
 from mcpstated.daemon.cache import Cache, Entry
 from mcpstated.daemon.committer import Committer, Pending
 from mcpstated.daemon.feed import Feed, FeedEvent
@@ -28,6 +28,7 @@ from mcpstated.protocol import fields
 from mcpstated.protocol.documents import check_document
 from mcpstated.protocol.errors import (
     BackendError,
+    HandleNotFound,
     HistoryCompacted,
     InvalidInput,
     McpStateError,
@@ -42,6 +43,7 @@ from mcpstated.protocol.store import (
     Revision,
     Snapshot,
     StoreStatus,
+    Trashed,
     Version,
 )
 
@@ -262,8 +264,59 @@ class Engine:
         """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too."""
         key = self._key(caller, handle)
         return await self._writer.change(
-            caller, key, lambda state, now: evaluation.delete(caller, key, state, now=now)
+            caller,
+            key,
+            lambda state, now: evaluation.delete(
+                caller, key, state, trash_days=self._limits.trash_days, now=now
+            ),
         )
+
+    async def trash(self, caller: Caller) -> tuple[Trashed, ...]:
+        """Return the caller's deleted handles that can be brought back, the last deleted first."""
+        self._check_caller(caller)
+        return tuple(
+            await self._backend.trash(
+                caller.space, caller.user, now=self._clock.now(), limit=self._limits.trash_handles
+            )
+        )
+
+    async def restore(self, caller: Caller, handle: str) -> Receipt:
+        """Bring a deleted handle back as its next version; its time to live begins anew."""
+        key = self._key(caller, handle)
+        owner = caller.space, caller.user
+
+        async def attempt() -> Attempt:
+            await self._quota.admit(owner)
+            stored = await self._backend.load(key, with_trash=True)
+            if stored is None or not stored.head.is_deleted:
+                raise _not_in_trash(key)
+            state = await self._loader.rebuild(changes.rebuild, key, stored)
+            if (other := self._cache.peek(key)) is not None:  # somebody brings it back right now
+                if other.last is not None:
+                    await other.last.wait()
+                return None
+            evaluated = evaluation.restore(caller, key, state, now=self._clock.now())
+            head = stored.head
+            entry = Entry(key, None, oldest_version=head.oldest_version, history_bytes=head.history_bytes)
+            pending = self._committer.submit(entry, evaluated.step)
+            self._cache.add(entry)
+            self._quota.reserve(owner)
+            pending.when_settled(lambda _: self._quota.release(owner))
+            return pending, ()
+
+        return await self._writer.write(caller, attempt)
+
+    async def empty_trash(self, caller: Caller, handle: str | None = None) -> int:
+        """Remove one deleted handle for good, or all; return how many that were."""
+        self._check_caller(caller)
+        key = None if handle is None else self._key(caller, handle)
+        removed = await self._backend.empty_trash(
+            caller.space, caller.user, None if key is None else key.handle
+        )
+        if key is not None and not removed:
+            raise _not_in_trash(key)
+        await self._sweeper.purge()
+        return removed
 
     async def load(self, caller: Caller, handle: str, *, version: int | None = None) -> Snapshot:
         """Return the newest durable document, or an older one."""
@@ -361,10 +414,8 @@ class Engine:
                 user=change.key.user,
                 writer=change.info.last_writer,
             )
-            if change.action == "mint":
-                self._quota.changed(owner, 1, revision)
-            elif change.action == "delete":
-                self._quota.changed(owner, -1, revision)
+            if (difference := COMES_AND_GOES.get(change.action)) is not None:
+                self._quota.changed(owner, difference, revision)
             self._sweeper.note_history(
                 change.key,
                 versions=change.info.version - entry.oldest_version,
@@ -421,3 +472,9 @@ class Engine:
     def _require_running(self) -> None:
         if not self._is_running:
             raise BackendError("The store is closed or closing. Try again in a moment.")
+
+
+def _not_in_trash(key: Key) -> HandleNotFound:
+    return HandleNotFound(
+        f"There is no deleted handle {key.handle} that could be brought back.", handle=key.handle
+    )

@@ -192,11 +192,27 @@ def touch(caller: Caller, key: Key, state: State, *, ttl_days: float | None, now
     return Evaluated(_advance(caller, key, "touch", state, encode(expiry=expiry), expiry=expiry, now=now))
 
 
-def delete(caller: Caller, key: Key, state: State, *, now: float) -> Evaluated:
-    """Return the end of a handle, expired or not."""
+def delete(caller: Caller, key: Key, state: State, *, trash_days: float, now: float) -> Evaluated:
+    """Return the end of a handle, expired or not.
+
+    Args:
+        trash_days: How long it can be brought back; 0 for not at all.
+    """
     info = _next_info(caller, state, state.document, state.info.size_bytes, KEEP, None, now)
     last = State(info, state.ttl_days, state.document, state.tail_changes, state.tail_bytes)
-    return Evaluated(Step(_change(caller, key, "delete", state.info.version, encode(), last), None))
+    trash_until = now + trash_days * SECONDS_PER_DAY if trash_days else None
+    change = _change(caller, key, "delete", state.info.version, encode(), last, trash_until=trash_until)
+    return Evaluated(Step(change, None))
+
+
+def restore(caller: Caller, key: Key, state: State, *, now: float) -> Evaluated:
+    """Return a deleted handle as live again; a time to live begins anew.
+
+    Args:
+        state: As it lies in the trash; its version is that of the deletion.
+    """
+    expiry = None if state.ttl_days is None else _expiry(state.ttl_days, now)
+    return Evaluated(_advance(caller, key, "restore", state, encode(expiry=expiry), expiry=expiry, now=now))
 
 
 def require_live(state: State, now: float) -> None:
@@ -297,10 +313,11 @@ def _change(
     *,
     document: str | None = None,
     touched: tuple[Touched, ...] = (),
+    trash_until: float | None = None,
 ) -> NewChange:
     receipt = None
-    if caller.token is not None:
-        receipt = receipt_to_text(after.info, touched, is_deleted=action == "delete")
+    if caller.token is not None or caller.request is not None:
+        receipt = receipt_to_text(after.info, touched, is_deleted=action == "delete", trash_until=trash_until)
     return NewChange(
         key=key,
         base=base,
@@ -312,6 +329,8 @@ def _change(
         document=document,
         token=caller.token,
         receipt=receipt,
+        request=caller.request,
+        trash_until=trash_until,
     )
 
 

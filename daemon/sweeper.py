@@ -1,8 +1,9 @@
 """The sweeper: takes away, in small steps, what nobody can reach any more.
 
-A pass removes handles that expired (and says so in the feed), rows of deleted handles, ledger rows that
-are settled or a day old, and history beyond its limits; then it sees to the write-ahead log. Each step
-is a short transaction of its own, and writes go on between two of them.
+A pass removes handles that expired (and says so in the feed), deleted handles whose time in the trash is
+over or that do not fit into it, ledger rows that are settled or a day old, request keys of that age, and
+history beyond its limits; then it sees to the write-ahead log. Each step is a short transaction of its
+own, and writes go on between two of them.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Sweeper:
         async with self._pass:
             for step in (
                 self._expire_all,
-                self._purge,
+                self._trim_trash,
+                self.purge,
                 self._forget,
                 self._fold_histories,
                 self._note_time,
@@ -115,9 +117,14 @@ class Sweeper:
     async def _expire_all(self) -> None:
         await self._expire(None)
 
-    async def _purge(self) -> None:
-        while await self._backend.purge(limit=STEP_ROWS) >= STEP_ROWS:
+    async def purge(self) -> None:
+        """Remove what is left of handles that are gone for good."""
+        while await self._backend.purge(now=self._clock.now(), limit=STEP_ROWS) >= STEP_ROWS:
             pass
+
+    async def _trim_trash(self) -> None:
+        limits = self._limits
+        await self._backend.trim_trash(keep_handles=limits.trash_handles, keep_bytes=limits.trash_bytes)
 
     async def _note_time(self) -> None:
         await self._backend.note_time(self._clock.now())
@@ -184,7 +191,7 @@ class Sweeper:
             return
         checkpoint = None
         if not plan.is_checkpointed:
-            stored = await self._backend.load(key, version=plan.version)
+            stored = await self._backend.load(key, version=plan.version, with_trash=True)
             if stored is None or stored.checkpoint is None:
                 return
             state = await self._loader.rebuild(changes.rebuild_version, key, stored)

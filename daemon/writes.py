@@ -22,6 +22,7 @@ from mcpstated.daemon.evaluation import Evaluated, Evaluation, Stale
 from mcpstated.daemon.ledger import receipt_from
 from mcpstated.daemon.loader import again
 from mcpstated.daemon.logs import log_event
+from mcpstated.daemon.requests import Requests
 from mcpstated.protocol.errors import BackendError, HandleNotFound, McpStateError
 from mcpstated.protocol.store import Caller, Receipt, Revision, Touched
 
@@ -64,6 +65,7 @@ class Writer:
         self._ledger = ledger
         self._loader = loader
         self._committer = committer
+        self._requests = Requests(backend, clock=clock)
 
     async def entry(self, key: Key) -> Entry:
         """Return the handle's entry, loaded if need be. No wait comes between finding and returning it.
@@ -107,7 +109,7 @@ class Writer:
         return await self.write(caller, attempt)
 
     async def write(self, caller: Caller, attempt: Callable[[], Awaitable[Attempt]]) -> Receipt:
-        """Attempt a write until it is durable, at most once for each token.
+        """Attempt a write until it is durable, at most once for each token and each request key.
 
         Cancellation: a write that is queued goes on without its caller.
         """
@@ -119,9 +121,15 @@ class Writer:
                 known = await self._backend.recall(caller.space, caller.user, caller.token)
                 if known is not None:
                     return receipt_from(known)
+            if caller.request is not None:
+                answered = await self._requests.recall(caller, caller.request)
+                if answered is not None:
+                    return answered
             for _ in range(MAX_ATTEMPTS):
                 attempted = await attempt()
                 if isinstance(attempted, Receipt):
+                    if caller.request is not None:
+                        await self._requests.note(caller, caller.request, attempted)
                     return attempted
                 if attempted is not None:
                     pending, touched = attempted
@@ -178,4 +186,4 @@ def _receipt(pending: Pending, touched: tuple[Touched, ...]) -> Receipt | None:
     if pending.state is not None:
         return Receipt(pending.state.info, is_changed=True, touched=touched)
     info = replace(change.info, revision=Revision(outcome.revision))
-    return Receipt(info, is_changed=True, touched=touched, is_deleted=True)
+    return Receipt(info, is_changed=True, touched=touched, is_deleted=True, trash_until=change.trash_until)

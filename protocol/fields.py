@@ -54,6 +54,11 @@ def check_user(user: object, limits: Limits = _DEFAULTS) -> str:
     return text
 
 
+def check_request_key(request_key: object, limits: Limits = _DEFAULTS) -> str:
+    """Return the name that a caller gives to one write."""
+    return _line(request_key, "request_key", 1, limits.max_request_key_chars)
+
+
 def check_ttl_days(ttl_days: object, limits: Limits = _DEFAULTS, field: str = "ttl_days") -> float | None:
     """Return a time to live in days; None is for ever. However short it is, it is taken as it is."""
     if ttl_days is None:

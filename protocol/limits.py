@@ -35,6 +35,10 @@ class Limits:
     history_changes: int = 1_000  # changes kept per handle; older ones are folded
     history_days: float = 30.0  # age of a change; older ones are folded
     history_bytes: int = 16 * MIB  # bytes of changes kept per handle; older ones are folded
+    trash_days: float = 7.0  # how long a deleted handle can be brought back; 0 deletes at once
+    trash_handles: int = 1_000  # deleted handles kept per user and space; the oldest go first
+    trash_bytes: int = 256 * MIB  # their documents and histories together, per user and space; likewise
+    max_request_key_chars: int = 200  # invalid_input
     cache_bytes: int = 64 * MIB  # documents kept in memory, by their JSON size
     wal_bytes: int = 64 * MIB  # size that the write-ahead log is truncated to
     log_file_bytes: int = 5 * MIB  # size at which a log file is rotated

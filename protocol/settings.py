@@ -53,6 +53,10 @@ class DaemonSettings:
     """Names that nobody knows, one sentence each."""
 
 
+MAY_BE_ZERO = frozenset({"trash_days"})
+"""Limits that can be switched off; every other one is at least 1."""
+
+
 def variable(environ: Mapping[str, str], name: str) -> str:
     """Return MCPSTATED_`name`, else mcpstate's name for it, else the empty string."""
     value = environ.get(f"MCPSTATED_{name}") or ""
@@ -142,7 +146,8 @@ def _limits(table: Mapping[str, object], max_state_bytes: str) -> Limits:
     values: dict[str, float] = {}
     for field in dataclasses.fields(Limits):
         if field.name in table:
-            value = _number(table[field.name], field=f"limits.{field.name}", least=1)
+            least = 0 if field.name in MAY_BE_ZERO else 1
+            value = _number(table[field.name], field=f"limits.{field.name}", least=least)
             values[field.name] = value if field.type == "float" else int(value)
     if max_state_bytes:
         values["max_state_bytes"] = int(_number(max_state_bytes, field="MCPSTATED_MAX_STATE_BYTES", least=1))

@@ -26,7 +26,7 @@ Revision = NewType("Revision", int)
 
 Space = Literal["agent", "app"]
 """`agent` is what tools see; `app` belongs to programs and is invisible to tools."""
-Action = Literal["mint", "save", "patch", "touch", "delete", "expire"]
+Action = Literal["mint", "save", "patch", "touch", "delete", "expire", "restore"]
 """What a change did to its handle."""
 
 
@@ -52,6 +52,16 @@ class CallToken:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestKey:
+    """A name that a caller gave to one write, so that it may repeat it."""
+
+    key: str
+    """Unique among the user's writes of one day."""
+    fingerprint: bytes
+    """A digest of what was asked for: the same key with another one is refused."""
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Who makes a call, and what is written beside the change."""
 
@@ -60,6 +70,8 @@ class Caller:
     """A label for people, such as `laptop/claude-code`."""
     token: CallToken | None = None
     space: Space = "agent"
+    request: RequestKey | None = None
+    """Repeating a write under the same key within a day gives the first answer again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +125,18 @@ class Receipt:
     is_deleted: bool = False
     is_replayed: bool = False
     """True if this call had been applied before and the answer comes from the ledger."""
+    trash_until: float | None = None
+    """Until when a deleted handle can be brought back; None if it is gone for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trashed:
+    """A deleted handle that can be brought back."""
+
+    info: HandleInfo
+    """Its version is that of the deletion."""
+    deleted_at: float
+    trash_until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +262,8 @@ class Store(Protocol):
     async def delete(self, caller: Caller, handle: str) -> Receipt:
         """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too.
 
+        It stays in the trash for `Limits.trash_days`, from which only `restore` brings it back.
+
         Raises:
             HandleNotFound: The user has no such handle, or not any more.
             InvalidInput: The handle is none that could exist.
@@ -247,6 +273,37 @@ class Store(Protocol):
 
         Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
         Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
+        """
+        ...
+
+    async def trash(self, caller: Caller) -> tuple[Trashed, ...]:
+        """Return the caller's deleted handles that can be brought back, the last deleted first.
+
+        Raises:
+            BackendError: The storage failed, or the store is closing.
+        """
+        ...
+
+    async def restore(self, caller: Caller, handle: str) -> Receipt:
+        """Bring a deleted handle back as its next version; its time to live begins anew.
+
+        Raises:
+            HandleNotFound: It is not in the trash.
+            QuotaExceeded: The user holds as many handles as is allowed.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the change is flushed to the disk.
+        """
+        ...
+
+    async def empty_trash(self, caller: Caller, handle: str | None = None) -> int:
+        """Remove one deleted handle for good, or all; return how many that were.
+
+        Raises:
+            HandleNotFound: The handle that was named is not in the trash.
+            BackendError: The storage failed, or the store is closing.
         """
         ...
 

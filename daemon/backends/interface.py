@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from mcpstated.protocol.store import Action, CallToken, HandleId, HandleInfo, Space
+    from mcpstated.protocol.store import Action, CallToken, HandleId, HandleInfo, RequestKey, Space, Trashed
+
+COMES_AND_GOES: dict[Action, int] = {"mint": 1, "restore": 1, "delete": -1}
+"""What an appended change does to the number of its user's handles."""
 
 
 class StoreRefused(Exception):
@@ -48,7 +51,10 @@ class NewChange:
     """The whole document, if this change is to be a checkpoint."""
     token: CallToken | None
     receipt: str | None
-    """What the ledger keeps for `token`."""
+    """What the ledger keeps for `token` and `request`."""
+    request: RequestKey | None = None
+    trash_until: float | None = None
+    """A delete only: until when the handle can be brought back; None if not at all."""
 
     @property
     def stored_bytes(self) -> int:
@@ -79,6 +85,14 @@ class Repeated:
     receipt: str
 
 
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """A call that was made under a request key, and its answer."""
+
+    fingerprint: bytes
+    answer: Repeated
+
+
 Outcome: TypeAlias = Applied | Conflict | Repeated
 
 
@@ -92,6 +106,8 @@ class StoredHead:
     """The oldest version that can still be read."""
     history_bytes: int
     """Bytes of the changes and documents kept since then."""
+    is_deleted: bool = False
+    """True if it lies in the trash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +223,14 @@ class Backend(Protocol):
         """
         ...
 
-    async def load(self, key: Key, *, version: int | None = None) -> StoredHandle | None:
-        """Return what the newest, or that, version is rebuilt from; None if there is no live handle."""
+    async def load(
+        self, key: Key, *, version: int | None = None, with_trash: bool = False
+    ) -> StoredHandle | None:
+        """Return what the newest, or that, version is rebuilt from; None if there is no live handle.
+
+        Args:
+            with_trash: A handle in the trash counts too.
+        """
         ...
 
     async def changes(self, key: Key, *, after: int, upto: int, limit: int) -> Sequence[StoredChange]:
@@ -241,14 +263,37 @@ class Backend(Protocol):
         """Return what the ledger says of a user's call; None if it was never applied."""
         ...
 
+    async def recall_request(self, space: Space, user: str, key: str, *, after: float) -> KnownRequest | None:
+        """Return what was answered under a user's request key after a time; None if nothing was."""
+        ...
+
+    async def note_request(self, key: Key, request: RequestKey, receipt: str, *, now: float) -> None:
+        """Keep the answer to a call that had no effect and was made under a request key."""
+        ...
+
+    async def trash(self, space: Space, user: str, *, now: float, limit: int) -> Sequence[Trashed]:
+        """Return deleted handles that can be brought back, the last deleted first."""
+        ...
+
+    async def empty_trash(self, space: Space, user: str, handle: HandleId | None) -> int:
+        """Take one deleted handle, or all, out of the trash for `purge`; return how many that were."""
+        ...
+
+    async def trim_trash(self, *, keep_handles: int, keep_bytes: int) -> int:
+        """Take the oldest out of every user's trash until it fits; return how many that were."""
+        ...
+
     async def expire(
         self, now: float, *, limit: int, owner: tuple[Space, str] | None = None
     ) -> Sequence[Removed]:
         """Delete up to `limit` handles whose time has passed, of one owner or of everyone."""
         ...
 
-    async def purge(self, *, limit: int) -> int:
-        """Remove up to about `limit` rows of deleted handles; return how many were removed."""
+    async def purge(self, *, now: float, limit: int) -> int:
+        """Remove up to about `limit` rows of deleted handles that are not in the trash any more.
+
+        Returns: How many were removed.
+        """
         ...
 
     async def forget_settled(self, settled: Mapping[bytes, int]) -> None:
@@ -256,11 +301,11 @@ class Backend(Protocol):
         ...
 
     async def forget_old(self, *, before: float, limit: int) -> int:
-        """Remove up to `limit` ledger rows made before a time; return how many were removed."""
+        """Remove up to `limit` ledger rows and request keys each from before a time; return how many."""
         ...
 
     async def aged(self, *, before: float, limit: int) -> Sequence[Key]:
-        """Return live handles whose log begins with changes made before a time."""
+        """Return handles, live or in the trash, whose log begins with changes made before a time."""
         ...
 
     async def plan_fold(

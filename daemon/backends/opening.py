@@ -125,6 +125,7 @@ def _create_file(path: Path, vfs: str | None) -> None:
         try:
             db.pragma("synchronous", "FULL")
             db.pragma("fullfsync", "ON")
+            db.pragma("auto_vacuum", "INCREMENTAL")  # only an empty file takes it
             create(db)
             db.pragma("journal_mode", "WAL")
         finally:

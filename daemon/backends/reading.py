@@ -16,6 +16,7 @@ import apsw
 from mcpstated.daemon.backends.interface import (
     BackendStatus,
     Key,
+    KnownRequest,
     Opened,
     Repeated,
     StoredChange,
@@ -26,7 +27,7 @@ from mcpstated.daemon.backends.interface import (
 )
 from mcpstated.daemon.backends.schema import SCHEMA_VERSION
 from mcpstated.daemon.backends.writing import newest_revision
-from mcpstated.protocol.store import CallToken, HandleId, HandleInfo, Revision, Space, Version
+from mcpstated.protocol.store import CallToken, HandleId, HandleInfo, Revision, Space, Trashed, Version
 
 T = TypeVar("T")
 
@@ -40,20 +41,21 @@ def in_snapshot(db: apsw.Connection, work: Callable[[], T]) -> T:
         db.execute("ROLLBACK")
 
 
-def load(db: apsw.Connection, key: Key, version: int | None) -> StoredHandle | None:
+def load(db: apsw.Connection, key: Key, version: int | None, with_trash: bool) -> StoredHandle | None:
     """Return what a version is rebuilt from. See `Backend.load`."""
 
     def work() -> StoredHandle | None:
         row: Any = db.execute(
             "SELECT handle, kind, title, version, revision, created_at, updated_at, expires_at, last_writer,"
-            " size_bytes, outline, ttl_days, oldest_version, history_bytes, id FROM handles"
-            " WHERE space = ? AND user = ? AND handle = ? AND deleted_at IS NULL",
-            (key.space, key.user, key.handle),
+            " size_bytes, outline, ttl_days, oldest_version, history_bytes, deleted_at IS NOT NULL, id"
+            " FROM handles WHERE space = ? AND user = ? AND handle = ?"
+            " AND (deleted_at IS NULL OR (? AND trash_until IS NOT NULL))",
+            (key.space, key.user, key.handle, with_trash),
         ).fetchone()
         if row is None:
             return None
-        *info, ttl_days, oldest_version, history_bytes, handle_id = row
-        head = StoredHead(_info(info), ttl_days, oldest_version, history_bytes)
+        *info, ttl_days, oldest_version, history_bytes, is_deleted, handle_id = row
+        head = StoredHead(_info(info), ttl_days, oldest_version, history_bytes, bool(is_deleted))
         wanted = head.info.version if version is None else version
         if wanted < oldest_version:
             return StoredHandle(head, None, ())
@@ -173,6 +175,29 @@ def recall(db: apsw.Connection, space: Space, user: str, token: CallToken) -> Re
         (token.origin, token.sequence, space, user),
     ).fetchone()
     return None if row is None else Repeated(*row)
+
+
+def recall_request(
+    db: apsw.Connection, space: Space, user: str, key: str, after: float
+) -> KnownRequest | None:
+    """Return what was answered under a request key. See `Backend.recall_request`."""
+    row: Any = db.execute(
+        "SELECT fingerprint, revision, receipt FROM request_keys"
+        " WHERE space = ? AND user = ? AND request_key = ? AND at > ?",
+        (space, user, key, after),
+    ).fetchone()
+    return None if row is None else KnownRequest(row[0], Repeated(*row[1:]))
+
+
+def trash(db: apsw.Connection, space: Space, user: str, now: float, limit: int) -> tuple[Trashed, ...]:
+    """Return deleted handles that can be brought back. See `Backend.trash`."""
+    rows: Any = db.execute(
+        "SELECT handle, kind, title, version, revision, created_at, updated_at, expires_at, last_writer,"
+        " size_bytes, outline, deleted_at, trash_until FROM handles"
+        " WHERE space = ? AND user = ? AND trash_until > ? ORDER BY deleted_at DESC, id DESC LIMIT ?",
+        (space, user, now, limit),
+    )
+    return tuple(Trashed(_info(info), *times) for *info, times in ((*row[:11], row[11:]) for row in rows))
 
 
 def opened(db: apsw.Connection) -> Opened:

@@ -106,7 +106,34 @@ def _version_1(db: apsw.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_version_1,)
+def _version_2(db: apsw.Connection) -> None:
+    db.execute(
+        """
+        -- When a deleted handle goes for good; null is at once.
+        ALTER TABLE handles ADD COLUMN trash_until REAL;
+        DROP INDEX handles_deleted;
+        CREATE INDEX handles_removable ON handles (coalesce(trash_until, 0))
+            WHERE deleted_at IS NOT NULL;
+        CREATE INDEX handles_in_trash ON handles (space, user, deleted_at)
+            WHERE trash_until IS NOT NULL;
+
+        -- The answers to calls that their callers named, for when they repeat them.
+        CREATE TABLE request_keys (
+            space TEXT NOT NULL,
+            user TEXT NOT NULL,
+            request_key TEXT NOT NULL,
+            fingerprint BLOB NOT NULL,
+            revision INTEGER NOT NULL,
+            receipt TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (space, user, request_key)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX request_keys_by_age ON request_keys (at);
+        """
+    )
+
+
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_version_1, _version_2)
 SCHEMA_VERSION = len(MIGRATIONS)
 
 

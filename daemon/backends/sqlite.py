@@ -24,6 +24,7 @@ from mcpstated.daemon.backends.interface import (
     BackendStatus,
     FoldPlan,
     Key,
+    KnownRequest,
     NewChange,
     Opened,
     Outcome,
@@ -40,7 +41,7 @@ from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknow
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
-    from mcpstated.protocol.store import CallToken, Space
+    from mcpstated.protocol.store import CallToken, HandleId, RequestKey, Space, Trashed
 
 T = TypeVar("T")
 
@@ -105,9 +106,11 @@ class SQLiteBackend:
                 hint="Load the handle to see whether the change is there before you repeat it.",
             ) from error
 
-    async def load(self, key: Key, *, version: int | None = None) -> StoredHandle | None:
+    async def load(
+        self, key: Key, *, version: int | None = None, with_trash: bool = False
+    ) -> StoredHandle | None:
         """Return what a version is rebuilt from."""
-        return await self._read("load", reading.load, key, version)
+        return await self._read("load", reading.load, key, version, with_trash)
 
     async def changes(self, key: Key, *, after: int, upto: int, limit: int) -> Sequence[StoredChange]:
         """Return kept changes, oldest first."""
@@ -135,15 +138,35 @@ class SQLiteBackend:
         """Return what the ledger says of a call."""
         return await self._read("recall", reading.recall, space, user, token)
 
+    async def recall_request(self, space: Space, user: str, key: str, *, after: float) -> KnownRequest | None:
+        """Return what was answered under a request key."""
+        return await self._read("recall", reading.recall_request, space, user, key, after)
+
+    async def note_request(self, key: Key, request: RequestKey, receipt: str, *, now: float) -> None:
+        """Keep the answer to a call without effect."""
+        await self._write("note_request", writing.note_request, key, request, receipt, now)
+
+    async def trash(self, space: Space, user: str, *, now: float, limit: int) -> Sequence[Trashed]:
+        """Return deleted handles that can be brought back."""
+        return await self._read("trash", reading.trash, space, user, now, limit)
+
+    async def empty_trash(self, space: Space, user: str, handle: HandleId | None) -> int:
+        """Let deleted handles be purged."""
+        return await self._write("empty_trash", sweeping.empty_trash, space, user, handle)
+
+    async def trim_trash(self, *, keep_handles: int, keep_bytes: int) -> int:
+        """Let the oldest of every trash that is too large be purged."""
+        return await self._write("trim_trash", sweeping.trim_trash, keep_handles, keep_bytes)
+
     async def expire(
         self, now: float, *, limit: int, owner: tuple[Space, str] | None = None
     ) -> Sequence[Removed]:
         """Delete handles whose time has passed."""
         return await self._write("expire", sweeping.expire, now, limit, owner)
 
-    async def purge(self, *, limit: int) -> int:
+    async def purge(self, *, now: float, limit: int) -> int:
         """Remove rows of deleted handles."""
-        return await self._write("purge", sweeping.purge, limit)
+        return await self._write("purge", sweeping.purge, now, limit)
 
     async def forget_settled(self, settled: Mapping[bytes, int]) -> None:
         """Remove ledger rows that their shims have settled."""

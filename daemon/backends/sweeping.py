@@ -59,13 +59,15 @@ def expire(db: apsw.Connection, now: float, limit: int, owner: tuple[Space, str]
     return in_transaction(db, work)
 
 
-def purge(db: apsw.Connection, limit: int) -> int:
+def purge(db: apsw.Connection, now: float, limit: int) -> int:
     """Remove rows of deleted handles. See `Backend.purge`."""
 
     def work() -> int:
         removed = 0
         dead: Any = db.execute(
-            "SELECT id FROM handles WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT ?", (limit,)
+            "SELECT id FROM handles WHERE deleted_at IS NOT NULL AND coalesce(trash_until, 0) <= ?"
+            " ORDER BY coalesce(trash_until, 0) LIMIT ?",
+            (now, limit),
         ).fetchall()
         for (handle_id,) in dead:
             removed += _remove_history(db, handle_id, upto=None, limit=limit - removed)
@@ -74,6 +76,38 @@ def purge(db: apsw.Connection, limit: int) -> int:
             db.execute("DELETE FROM handles WHERE id = ?", (handle_id,))
             removed += 1
         return removed
+
+    return in_transaction(db, work)
+
+
+def empty_trash(db: apsw.Connection, space: Space, user: str, handle: HandleId | None) -> int:
+    """Let one deleted handle, or all, be purged. See `Backend.empty_trash`."""
+
+    def work() -> int:
+        db.execute(
+            "UPDATE handles SET trash_until = NULL"
+            " WHERE space = :space AND user = :user AND trash_until IS NOT NULL"
+            " AND (:handle IS NULL OR handle = :handle)",
+            {"space": space, "user": user, "handle": handle},
+        )
+        return db.changes()
+
+    return in_transaction(db, work)
+
+
+def trim_trash(db: apsw.Connection, keep_handles: int, keep_bytes: int) -> int:
+    """Let the oldest of every trash that is too large be purged. See `Backend.trim_trash`."""
+
+    def work() -> int:
+        db.execute(
+            "UPDATE handles SET trash_until = NULL WHERE id IN ("
+            "SELECT id FROM (SELECT id, row_number() OVER lately AS place,"
+            " sum(size_bytes + history_bytes) OVER lately AS bytes FROM handles WHERE trash_until IS NOT NULL"
+            " WINDOW lately AS (PARTITION BY space, user ORDER BY deleted_at DESC, id DESC))"
+            " WHERE place > ? OR bytes > ?)",
+            (keep_handles, keep_bytes),
+        )
+        return db.changes()
 
     return in_transaction(db, work)
 
@@ -87,7 +121,13 @@ def forget_old(db: apsw.Connection, before: float, limit: int) -> int:
             " (SELECT origin, sequence, space, user FROM ledger WHERE at < ? LIMIT ?)",
             (before, limit),
         )
-        return db.changes()
+        forgotten = db.changes()
+        db.execute(
+            "DELETE FROM request_keys WHERE (space, user, request_key) IN"
+            " (SELECT space, user, request_key FROM request_keys WHERE at < ? ORDER BY at LIMIT ?)",
+            (before, limit),
+        )
+        return max(forgotten, db.changes())
 
     return in_transaction(db, work)
 
@@ -101,7 +141,7 @@ def aged(db: apsw.Connection, before: float, limit: int) -> list[Key]:
         "SELECT DISTINCT h.space, h.user, h.handle"
         " FROM (SELECT handle_id, at FROM changes ORDER BY revision LIMIT ?) c"
         " JOIN handles h ON h.id = c.handle_id"
-        " WHERE c.at < ? AND h.deleted_at IS NULL",
+        " WHERE c.at < ? AND (h.deleted_at IS NULL OR h.trash_until IS NOT NULL)",
         (limit, before),
     )
     return [Key(space, user, HandleId(handle)) for space, user, handle in rows]
@@ -249,7 +289,7 @@ def _version_beyond(db: apsw.Connection, handle_id: int, keep_bytes: int) -> int
 def _head(db: apsw.Connection, key: Key) -> tuple[int, int, int] | None:
     rows: Any = db.execute(
         "SELECT id, version, oldest_version FROM handles"
-        " WHERE space = ? AND user = ? AND handle = ? AND deleted_at IS NULL",
+        " WHERE space = ? AND user = ? AND handle = ? AND (deleted_at IS NULL OR trash_until IS NOT NULL)",
         (key.space, key.user, key.handle),
     ).fetchall()
     return rows[0] if rows else None

@@ -7,11 +7,22 @@ from the first statement, so the newest revision plus one is free.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from mcpstated.daemon.backends.interface import Applied, Conflict, Key, NewChange, Outcome, Repeated
+from mcpstated.daemon.backends.interface import (
+    COMES_AND_GOES,
+    Applied,
+    Conflict,
+    Key,
+    NewChange,
+    Outcome,
+    Repeated,
+)
+
+if TYPE_CHECKING:
+    from mcpstated.protocol.store import RequestKey
 
 T = TypeVar("T")
 
@@ -102,8 +113,8 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
     if handle_id is None:
         return Conflict()
     info = change.info
-    if change.action in ("mint", "delete"):
-        count_holding(db, change.key, info.kind, 1 if change.action == "mint" else -1)
+    if (difference := COMES_AND_GOES.get(change.action)) is not None:
+        count_holding(db, change.key, info.kind, difference)
     db.execute(
         "INSERT INTO changes (revision, handle_id, version, action, body, writer, at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -140,7 +151,25 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
                 info.updated_at,
             ),
         )
+    if change.request is not None:
+        keep_request(db, change.key, change.request, change.receipt or "", revision, info.updated_at)
     return Applied(revision)
+
+
+def note_request(db: apsw.Connection, key: Key, request: RequestKey, receipt: str, now: float) -> None:
+    """Keep the answer to a call without effect. See `Backend.note_request`."""
+    in_transaction(db, lambda: keep_request(db, key, request, receipt, newest_revision(db), now))
+
+
+def keep_request(
+    db: apsw.Connection, key: Key, request: RequestKey, receipt: str, revision: int, at: float
+) -> None:
+    """Keep an answer under its request key, in the place of one that is too old to be asked for."""
+    db.execute(
+        "INSERT OR REPLACE INTO request_keys (space, user, request_key, fingerprint, revision, receipt, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (key.space, key.user, request.key, request.fingerprint, revision, receipt, at),
+    )
 
 
 def count_holding(db: apsw.Connection, key: Key, kind: str, difference: int) -> None:
@@ -189,7 +218,8 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
     info, key = change.info, change.key
     if change.action == "delete":
         rows = db.execute(
-            "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, deleted_at = ?"
+            "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, deleted_at = ?,"
+            " trash_until = ?"
             " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND deleted_at IS NULL"
             " RETURNING id",
             (
@@ -198,10 +228,31 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
                 info.updated_at,
                 info.last_writer,
                 info.updated_at,
+                change.trash_until,
                 key.space,
                 key.user,
                 key.handle,
                 change.base,
+            ),
+        )
+    elif change.action == "restore":
+        rows = db.execute(
+            "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, expires_at = ?,"
+            " deleted_at = NULL, trash_until = NULL, history_bytes = history_bytes + ?"
+            " WHERE space = ? AND user = ? AND handle = ? AND version = ? AND trash_until > ?"
+            " RETURNING id",
+            (
+                info.version,
+                revision,
+                info.updated_at,
+                info.last_writer,
+                info.expires_at,
+                change.stored_bytes,
+                key.space,
+                key.user,
+                key.handle,
+                change.base,
+                info.updated_at,
             ),
         )
     elif change.action == "patch":  # the hot path: what it leaves alone is not written, nor are its indexes

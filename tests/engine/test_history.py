@@ -199,7 +199,7 @@ async def test_folding_goes_on_while_the_handle_is_written(path: Path, alice: Ca
 
 async def test_a_long_history_is_removed_in_small_steps(path: Path, alice: Caller) -> None:
     """One step is one short transaction; the rest comes with the next, in the same pass."""
-    async with open_engine(path, limits=Limits(history_changes=10)) as running:
+    async with open_engine(path, limits=Limits(history_changes=10, trash_days=0)) as running:
         store = running.store
         handle = (await store.mint(alice, kind="a", document={"n": 0})).info.handle
         async with trio.open_nursery() as nursery:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mcpstated.daemon.backends.schema import SCHEMA_VERSION
 from mcpstated.daemon.testing import RunningEngine, open_engine
 from mcpstated.protocol.documents import Document, dump
 from mcpstated.protocol.errors import (
@@ -236,5 +237,5 @@ async def test_status_counts_what_is_there(engine: RunningEngine, alice: Caller,
     assert after.size_bytes > 0
     assert after.cache_bytes > 0
     assert after.path.endswith("state.db")
-    assert after.schema_version == 1
+    assert after.schema_version == SCHEMA_VERSION
     assert re.fullmatch(r"3\.\d+\.\d+", after.sqlite_version)
