@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from mcpstated.protocol.errors import McpStateError, from_payload
-from mcpstated.protocol.store import HandleInfo, Page, Receipt, Revision, StoreStatus, Touched
+from mcpstated.protocol.store import HandleInfo, Page, Receipt, Revision, StoreStatus, Touched, Trashed
 
 if TYPE_CHECKING:
     from mcpstated.protocol.documents import Json
@@ -86,7 +86,7 @@ class Change:
     handle: str
     version: int
     action: str
-    """`mint`, `save`, `patch`, `touch`, `delete` or `expire`."""
+    """`mint`, `save`, `patch`, `touch`, `delete`, `expire` or `restore`."""
     writer: str
     at: float
     """Seconds since the Unix epoch."""
@@ -124,6 +124,15 @@ def receipt_from_wire(fields: Mapping[str, object]) -> Receipt:
         is_changed=bool(_field(fields, "is_changed")),
         touched=tuple(touched),
         is_deleted=bool(_field(fields, "is_deleted")),
+        trash_until=cast("float | None", fields.get("trash_until")),  # older daemons do not say it
+    )
+
+
+def trash_from_wire(fields: Mapping[str, object]) -> tuple[Trashed, ...]:
+    """Return the answer to `trash`."""
+    return tuple(
+        _build(Trashed, {**item, "info": _build(HandleInfo, _mapping(item, "info"))})
+        for item in _mappings(fields, "handles")
     )
 
 

@@ -32,6 +32,7 @@ from mcpstated.answers import (
     receipt_from_wire,
     status_from_wire,
     text_of,
+    trash_from_wire,
 )
 from mcpstated.launch import VersionSkew, connect, ensure_daemon, make_hello
 from mcpstated.protocol.documents import dump, parse
@@ -44,7 +45,7 @@ from mcpstated.protocol.errors import (
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.messages import SLOW, Cancel, Event, Failure, Goodbye, Message, Request, Response
 from mcpstated.protocol.patches import operations_to_wire
-from mcpstated.protocol.store import KEEP, KeepType, Page, Receipt
+from mcpstated.protocol.store import KEEP, KeepType, Page, Receipt, Trashed
 from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
 from mcpstated.watch import Watch, WatchLagged
 
@@ -181,6 +182,21 @@ class DaemonClient:
     async def delete(self, handle: str) -> Receipt:
         """Delete the handle."""
         return await self._ask("delete", {"handle": handle}, receipt_from_wire, is_write=True)
+
+    async def trash(self) -> tuple[Trashed, ...]:
+        """Return deleted handles that can be brought back, the last deleted first."""
+        return await self._ask("trash", {}, trash_from_wire)
+
+    async def restore(self, handle: str) -> Receipt:
+        """Bring a deleted handle back."""
+        return await self._ask("restore", {"handle": handle}, receipt_from_wire, is_write=True)
+
+    async def empty_trash(self, handle: str | None = None) -> int:
+        """Remove one deleted handle, or all, for good; return how many that were."""
+        parameters: dict[str, object] = {} if handle is None else {"handle": handle}
+        return await self._ask(
+            "empty_trash", parameters, lambda fields: integer_of(fields, "removed"), is_write=True
+        )
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[Watch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpstated.protocol import documents
@@ -17,12 +18,14 @@ from mcpstated.protocol.errors import InvalidInput, McpStateError
 from mcpstated.protocol.messages import STOPPING, UPGRADING
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.protocol.pointer import resolve
+from mcpstated.protocol.request_keys import request_key
 from mcpstated.protocol.store import KEEP, Caller, Receipt, Store, info_to_wire
 
 if TYPE_CHECKING:
     from mcpstated.daemon.feed import Feed
     from mcpstated.protocol.limits import Limits
 
+REQUEST_KEY = "request_key"
 WATCH = "watch"
 """The one operation that answers with a stream of events; the session runs it."""
 
@@ -70,11 +73,17 @@ class Dispatch:
             "status": (self._status, frozenset()),
             "list": (self._list, frozenset({"kind", "query", "cursor", "limit"})),
             "load": (self._load, frozenset({"handle", "path", "version"})),
-            "mint": (self._mint, frozenset({"kind", "state", "ttl_days", "title"})),
-            "save": (self._save, frozenset({"handle", "state", "expect_version", "ttl_days", "title"})),
-            "patch": (self._patch, frozenset({"handle", "ops"})),
-            "touch": (self._touch, frozenset({"handle", "ttl_days"})),
-            "delete": (self._delete, frozenset({"handle"})),
+            "mint": (self._mint, frozenset({"kind", "state", "ttl_days", "title", REQUEST_KEY})),
+            "save": (
+                self._save,
+                frozenset({"handle", "state", "expect_version", "ttl_days", "title", REQUEST_KEY}),
+            ),
+            "patch": (self._patch, frozenset({"handle", "ops", REQUEST_KEY})),
+            "touch": (self._touch, frozenset({"handle", "ttl_days", REQUEST_KEY})),
+            "delete": (self._delete, frozenset({"handle", REQUEST_KEY})),
+            "trash": (self._trash, frozenset()),
+            "restore": (self._restore, frozenset({"handle", REQUEST_KEY})),
+            "empty_trash": (self._empty_trash, frozenset({"handle"})),
             "stop": (self._stop, frozenset({"reason"})),
         }
 
@@ -100,6 +109,9 @@ class Dispatch:
             )
         perform, allowed = entry
         _refuse_unknown(parameters, allowed)
+        if (key := parameters.get(REQUEST_KEY)) is not None:
+            asked = {name: value for name, value in parameters.items() if name != REQUEST_KEY}
+            caller = replace(caller, request=request_key(key, operation, asked, self._limits))
         return await perform(parameters, caller)
 
     @contextmanager
@@ -183,6 +195,24 @@ class Dispatch:
     async def _delete(self, parameters: Parameters, caller: Caller) -> Result:
         return _receipt(await self._store.delete(caller, _handle(parameters)))
 
+    async def _trash(self, _parameters: Parameters, caller: Caller) -> Result:
+        return {
+            "handles": [
+                {
+                    "info": info_to_wire(trashed.info),
+                    "deleted_at": trashed.deleted_at,
+                    "trash_until": trashed.trash_until,
+                }
+                for trashed in await self._store.trash(caller)
+            ]
+        }
+
+    async def _restore(self, parameters: Parameters, caller: Caller) -> Result:
+        return _receipt(await self._store.restore(caller, _handle(parameters)))
+
+    async def _empty_trash(self, parameters: Parameters, caller: Caller) -> Result:
+        return {"removed": await self._store.empty_trash(caller, _text(parameters, "handle"))}
+
     async def _stop(self, parameters: Parameters, _caller: Caller) -> Result:
         reason = parameters.get("reason", STOPPING)
         if reason not in (STOPPING, UPGRADING):
@@ -214,6 +244,7 @@ def _receipt(receipt: Receipt) -> Result:
         "is_changed": receipt.is_changed,
         "is_deleted": receipt.is_deleted,
         "touched": [[touched.op, touched.path, touched.length] for touched in receipt.touched],
+        "trash_until": receipt.trash_until,
     }
 
 

@@ -56,6 +56,10 @@ class Arguments:
         """Return a boolean argument; absent means false."""
         return bool(self._values.get(name, False))
 
+    def without(self, name: str) -> dict[str, object]:
+        """Return the arguments that were given, but for one."""
+        return {key: value for key, value in self._values.items() if key != name}
+
     def _required(self, name: str) -> object:
         if name not in self._values:
             raise InvalidInput(f"{name} is required.", field=name)

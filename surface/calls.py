@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
@@ -18,6 +19,7 @@ from mcp_types import INVALID_PARAMS
 
 from mcpstated.protocol import documents
 from mcpstated.protocol.errors import McpStateError, Unauthenticated
+from mcpstated.protocol.request_keys import request_key
 from mcpstated.protocol.store import Caller
 from mcpstated.protocol.wording import quote
 from mcpstated.surface.coercion import Coercion
@@ -73,6 +75,10 @@ class ToolCalls:
             caller = self._caller_of(ctx)
             coerced = coerce(arguments)
             ignored = coerced.ignored
+            key = coerced.find_text("request_key")
+            if key is not None:
+                request = request_key(key, name, coerced.without("request_key"), self._limits)
+                caller = replace(caller, request=request)
             return success(await perform(Call(self._store, self._limits, caller, coerced)), ignored)
         except McpStateError as error:
             return failure(error, ignored)

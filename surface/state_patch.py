@@ -8,7 +8,7 @@ from mcpstated.protocol.errors import McpStateError
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.surface.parts import part_fields
 from mcpstated.surface.replies import metadata, receipt_fields
-from mcpstated.surface.tool import Call, StateTool, Success, hints
+from mcpstated.surface.tool import REQUEST_KEY, Call, StateTool, Success, hints
 
 if TYPE_CHECKING:
     from mcpstated.protocol.store import Touched
@@ -86,6 +86,7 @@ TOOL = StateTool(
                 },
             },
             "return_state": {"type": "boolean", "description": "Answer the document too"},
+            "request_key": REQUEST_KEY,
         },
         "required": ["handle", "ops"],
     },

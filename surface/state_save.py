@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpstated.protocol.errors import ExpectVersionRequired, InvalidInput
 from mcpstated.protocol.store import KEEP, KeepType
 from mcpstated.surface.replies import receipt_fields
-from mcpstated.surface.tool import Call, StateTool, Success, hints
+from mcpstated.surface.tool import REQUEST_KEY, Call, StateTool, Success, hints
 
 _DESCRIPTION = """\
 Store a JSON document that outlives this conversation and that other clients of this user can read.
@@ -115,6 +115,7 @@ TOOL = StateTool(
                 "type": "string",
                 "description": "A line that people will recognise in a list; empty removes it",
             },
+            "request_key": REQUEST_KEY,
         },
         "required": ["state"],
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mcpstated.surface.replies import receipt_fields
-from mcpstated.surface.tool import Call, StateTool, Success, hints
+from mcpstated.surface.tool import REQUEST_KEY, Call, StateTool, Success, hints
 
 _DESCRIPTION = """\
 Set when a state expires, without changing its document. Do it before it expires: an expired state cannot be \
@@ -28,6 +28,7 @@ TOOL = StateTool(
         "properties": {
             "handle": {"type": "string"},
             "ttl_days": {"type": "number", "description": "Days from now; leave out for never"},
+            "request_key": REQUEST_KEY,
         },
         "required": ["handle"],
     },

@@ -23,6 +23,12 @@ OUTPUT_SCHEMA: dict[str, Any] = {
 }
 """What every reply fits, success or failure, so that a strict client accepts both."""
 
+REQUEST_KEY: dict[str, Any] = {
+    "type": "string",
+    "description": "Makes repeating safe: the same key and arguments within a day get the first answer again",
+}
+"""The schema of `request_key`, which every tool that writes takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

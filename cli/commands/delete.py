@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @data_dir_option
 @pass_invocation
 def command(invocation: Invocation, handle: str, yes: bool) -> Result:
-    """Delete a handle and its state, for all clients and for good."""
+    """Delete a handle and its state, for all clients; for some days `mcpstated trash` can bring it back."""
     if not yes and not _is_confirmed(invocation, handle):
         return Result("delete", ExitCode.FAILED, errors=(Problem("declined", "Nothing was deleted."),))
 
@@ -48,16 +48,26 @@ def command(invocation: Invocation, handle: str, yes: bool) -> Result:
     receipt = call_daemon(invocation, delete, start=True)
     return Result(
         "delete",
-        data={"handle": receipt.info.handle, "is_deleted": receipt.is_deleted},
-        blocks=(Line(f"{receipt.info.handle} is deleted.", "good"),),
+        data={
+            "handle": receipt.info.handle,
+            "is_deleted": receipt.is_deleted,
+            "trash_until": words.iso(receipt.trash_until),
+        },
+        blocks=(Line(_text(receipt), "good"),),
     )
+
+
+def _text(receipt: Receipt) -> str:
+    handle = receipt.info.handle
+    if receipt.trash_until is None:
+        return f"{handle} is deleted for good."
+    until = words.moment(receipt.trash_until)
+    return f"{handle} is deleted. Until {until} this brings it back: mcpstated trash restore {handle}"
 
 
 def _is_confirmed(invocation: Invocation, handle: str) -> bool:
     if not sys.stdin.isatty():
-        raise click.UsageError(
-            "This deletes for good and there is no terminal to ask on; say --yes if you mean it."
-        )
+        raise click.UsageError("This deletes and there is no terminal to ask on; say --yes if you mean it.")
 
     async def load(client: DaemonClient) -> Loaded:
         return await client.load(handle)

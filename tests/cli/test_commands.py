@@ -205,7 +205,9 @@ async def test_delete_asks_first_and_takes_no_for_an_answer(
     assert declined.exit_code == ExitCode.FAILED
     assert f'Delete {handle} "Heat pumps", version 1' in declined.err
     assert "Nothing was deleted." in declined.err
-    assert json.loads(confirmed.out)["data"] == {"handle": handle, "is_deleted": True}
+    data = json.loads(confirmed.out)["data"]
+    assert (data["handle"], data["is_deleted"]) == (handle, True)
+    assert data["trash_until"].endswith("Z")
 
 
 async def test_delete_with_yes_does_not_ask(run: Run, data_dir: Path) -> None:

@@ -33,12 +33,12 @@ def walk(schema: Any) -> Iterator[dict[str, Any]]:
 async def test_the_six_tools_have_the_names_and_parameters_that_users_know(desk: Any) -> None:
     parameters = {tool["name"]: list(tool["inputSchema"]["properties"]) for tool in await declared(desk)}
     assert parameters == {
-        "state_save": ["kind", "state", "handle", "expect_version", "ttl_days", "title"],
+        "state_save": ["kind", "state", "handle", "expect_version", "ttl_days", "title", "request_key"],
         "state_load": ["handle", "path", "max_bytes"],
         "state_list": ["kind", "query", "cursor", "limit"],
-        "state_patch": ["handle", "ops", "return_state"],
-        "state_touch": ["handle", "ttl_days"],
-        "state_delete": ["handle"],
+        "state_patch": ["handle", "ops", "return_state", "request_key"],
+        "state_touch": ["handle", "ttl_days", "request_key"],
+        "state_delete": ["handle", "request_key"],
     }
 
 
