@@ -7,7 +7,10 @@ the step is small, and only after it has stayed ahead for a while when it is lar
 put right by then, and a virtual machine that was paused is still caught up with.
 
 Over a restart it goes on from the time that the store has kept: that of the newest change, or of the
-last pass of the sweeper or orderly close, whichever is later. After a crash that may be a minute ago.
+last pass of the sweeper or orderly close, whichever is later. After a crash that may be a minute ago. If the
+machine was not started anew meanwhile, the boot-time clock tells how long nobody looked, and a wall clock
+that was set in that time is treated like one that is set while the store is open. Over a start of the
+machine only the wall clock knows.
 
 Example, in seconds: at wall 1000 the wall clock steps to 400; ten seconds later `now()` is 1010. It
 steps to 90000: `now()` goes on from 1010 and, if that lasts for `SETTLE_SECONDS`, takes over the wall.
@@ -32,18 +35,33 @@ def _boot_seconds() -> float:
     return time.clock_gettime(_BOOT_CLOCK)
 
 
+def _boot_name() -> str:
+    """Return a name for the time since the machine was started; empty if the system has none."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
 class StoreClock:
     """Tells the time of one store. Owned by the event loop's thread."""
 
     def __init__(
-        self, *, wall: Callable[[], float] = time.time, boot: Callable[[], float] = _boot_seconds
+        self,
+        *,
+        wall: Callable[[], float] = time.time,
+        boot: Callable[[], float] = _boot_seconds,
+        boot_name: str | None = None,
     ) -> None:
         """Start at the wall clock's time.
 
         Args:
             wall: Seconds since the epoch; may step.
             boot: Seconds since anything; never steps, and counts sleep.
+            boot_name: What `boot` counts from; None to ask the system.
         """
+        self._boot_name = _boot_name() if boot_name is None else boot_name
         self._wall = wall
         self._boot = boot
         self._anchor = wall()
@@ -68,6 +86,32 @@ class StoreClock:
         """Go on from `moment` if the clock is behind it: a store's time goes on where it stood."""
         if self.now() < moment:
             self._anchor = moment
+
+    def note(self) -> tuple[float, str]:
+        """Return what `go_on` wants to have back at the next opening: the time, and a word on its origin."""
+        now = self.now()
+        ahead_since = "" if self._ahead_since is None else repr(self._ahead_since)
+        return now, f"{self._boot_name},{self._anchor_boot!r},{ahead_since}"
+
+    def go_on(self, newest_at: float, noted_at: float, noted_boot: str) -> None:
+        """Go on from where a store stood.
+
+        Args:
+            newest_at: The clock was never earlier than this.
+            noted_at: When it was noted last.
+            noted_boot: What `note` returned then; empty if nothing is known.
+        """
+        self.never_before(newest_at)
+        name, _, rest = noted_boot.partition(",")
+        try:
+            then, since = (float(text) if text else None for text in rest.split(","))
+        except ValueError:
+            return
+        boot = self._boot()
+        if not name or name != self._boot_name or then is None or boot < then:
+            return
+        self._anchor, self._anchor_boot = max(newest_at, noted_at + boot - then), boot
+        self._ahead_since = since
 
     def _has_settled(self, boot: float) -> bool:
         if self._ahead_since is None:

@@ -118,7 +118,7 @@ class Engine:
             StoreRefused: The store cannot be opened; nothing on disk has changed.
         """
         opened = await self._backend.open()
-        self._clock.never_before(opened.newest_at)
+        self._clock.go_on(opened.newest_at, opened.noted_at, opened.noted_boot)
         self._committer.revision = opened.revision
         try:
             async with trio.open_nursery() as nursery:
@@ -288,14 +288,15 @@ class Engine:
         async def attempt() -> Attempt:
             await self._quota.admit(owner)
             stored = await self._backend.load(key, with_trash=True)
-            if stored is None or not stored.head.is_deleted:
+            now = self._clock.now()
+            if stored is None or stored.head.trash_until is None or stored.head.trash_until <= now:
                 raise _not_in_trash(key)
             state = await self._loader.rebuild(changes.rebuild, key, stored)
             if (other := self._cache.peek(key)) is not None:  # somebody brings it back right now
                 if other.last is not None:
                     await other.last.wait()
                 return None
-            evaluated = evaluation.restore(caller, key, state, now=self._clock.now())
+            evaluated = evaluation.restore(caller, key, state, now=now)
             head = stored.head
             entry = Entry(key, None, oldest_version=head.oldest_version, history_bytes=head.history_bytes)
             pending = self._committer.submit(entry, evaluated.step)
@@ -388,7 +389,7 @@ class Engine:
 
     async def _note_time(self) -> None:
         try:
-            await self._backend.note_time(self._clock.now())
+            await self._backend.note_time(*self._clock.note())
         except McpStateError as error:
             log_event(log, "warning", "time could not be noted", error=error.code)
 

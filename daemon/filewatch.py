@@ -7,11 +7,11 @@ replaced ends the daemon: nothing may be acknowledged into a file that nobody ca
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
 
 import trio
 
+from mcpstated.daemon.backends.place import Place
 from mcpstated.daemon.logs import log_event
 from mcpstated.protocol.errors import McpStateError
 from mcpstated.protocol.messages import STOPPING
@@ -28,15 +28,16 @@ _INTERVAL_SECONDS = 1.0
 
 async def watch_files(*, database: str, lock: FileLock, listener: Listener, stop: Stop) -> None:
     """Look once a second until the daemon must leave."""
-    opened = _identity(database)
+    place = Place(database)
+    place.remember()
     while True:
         await trio.sleep(_INTERVAL_SECONDS)
         if stop.is_requested:
             return
         if not lock.is_current:
             failure = "The data directory was removed or replaced under the daemon."
-        elif _identity(database) != opened:
-            failure = "The database file was removed or replaced under the daemon."
+        elif changed := place.what_changed():
+            failure = f"The file {changed} was removed or replaced under the daemon."
         elif not listener.is_in_place:
             try:
                 listener.bind()
@@ -49,11 +50,3 @@ async def watch_files(*, database: str, lock: FileLock, listener: Listener, stop
             continue
         log_event(log, "error", "files changed under the daemon", reason=failure)
         stop.request(STOPPING, cause="files", failure=failure)
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

@@ -127,7 +127,7 @@ class Sweeper:
         await self._backend.trim_trash(keep_handles=limits.trash_handles, keep_bytes=limits.trash_bytes)
 
     async def _note_time(self) -> None:
-        await self._backend.note_time(self._clock.now())
+        await self._backend.note_time(*self._clock.note())
 
     async def _expire(self, owner: Owner | None) -> int:
         expired, is_more = 0, True

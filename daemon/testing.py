@@ -5,6 +5,7 @@ They are real parts with a handle to turn, not stand-ins: the database below is 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class ManualTime:
     def __init__(self, wall: float = 1_700_000_000.0, boot: float = 5_000.0) -> None:
         self.wall = wall
         self.boot = boot
+        self.boot_name = secrets.token_hex(4)
+        """Another one for each start of the machine."""
 
     def pass_seconds(self, seconds: float) -> None:
         """Let time pass, as both clocks see it."""
@@ -43,7 +46,7 @@ class ManualTime:
 
     def clock(self) -> StoreClock:
         """Return a store's clock that reads these two."""
-        return StoreClock(wall=lambda: self.wall, boot=lambda: self.boot)
+        return StoreClock(wall=lambda: self.wall, boot=lambda: self.boot, boot_name=self.boot_name)
 
 
 class GatedBackend(SQLiteBackend):

@@ -41,5 +41,7 @@ class Limits:
     max_request_key_chars: int = 200  # invalid_input
     cache_bytes: int = 64 * MIB  # documents kept in memory, by their JSON size
     wal_bytes: int = 64 * MIB  # size that the write-ahead log is truncated to
+    wal_max_bytes: int = 1024 * MIB  # size that it may reach while somebody's read keeps it; storage_full
+    reserve_bytes: int = MIB  # disk space kept for clearing up when the disk is full; 0 for none
     log_file_bytes: int = 5 * MIB  # size at which a log file is rotated
     log_files: int = 5  # log files kept, the current one included

@@ -57,6 +57,11 @@ class NewChange:
     """A delete only: until when the handle can be brought back; None if not at all."""
 
     @property
+    def takes_away(self) -> bool:
+        """True if it must be possible on a full disk, because it leads to space being freed."""
+        return self.action == "delete"
+
+    @property
     def stored_bytes(self) -> int:
         """What this change adds to the handle's history: its record, and its document if there is one.
 
@@ -106,8 +111,8 @@ class StoredHead:
     """The oldest version that can still be read."""
     history_bytes: int
     """Bytes of the changes and documents kept since then."""
-    is_deleted: bool = False
-    """True if it lies in the trash."""
+    trash_until: float | None = None
+    """None if it is live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,12 @@ class Opened:
     revision: int
     newest_at: float
     """When the newest change was made, or the time was last noted; 0 in an empty store."""
+    noted_at: float
+    """When the time was last noted; 0 if never."""
+    noted_boot: str
+    """What was noted with it."""
+    store_id: str
+    """Names this store among all, its copies and backups included; empty if the disk had no room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +340,12 @@ class Backend(Protocol):
         """
         ...
 
-    async def note_time(self, now: float) -> None:
-        """Keep the clock's time for the next `open`, unless a later one is kept already."""
+    async def note_time(self, now: float, boot: str) -> None:
+        """Keep the clock's time for the next `open`, unless a later one is kept already.
+
+        Args:
+            boot: What the clock wants to have back with it.
+        """
         ...
 
     async def tidy(self) -> None:

@@ -7,16 +7,21 @@ means than SQLite: closing any other descriptor would drop the locks that SQLite
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import stat
 from pathlib import Path
 from urllib.parse import quote
 
 import apsw
 
+from mcpstated.daemon.backends.faults import extended_code
 from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.schema import check_identity, create, migrate
 
+_SHARED_MEMORY_FAULTS = (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP, apsw.SQLITE_IOERR_SHMOPEN)
+"""What SQLite reports if the index of the write-ahead log finds no room on the disk."""
 BUSY_TIMEOUT_MS = 5_000
 """How long a statement waits while another program holds the database's lock."""
 AUTOCHECKPOINT_PAGES = 1_000
@@ -67,6 +72,7 @@ def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
         if db.pragma("journal_mode", "WAL") != "wal":
             raise StoreRefused(f"{path} cannot use a write-ahead log here: is it on a network file system?")
         migrate(db)
+        _name_store(db)
     except apsw.Error as error:
         raise StoreRefused(_reason(path, error)) from error
     db.pragma("synchronous", "FULL")
@@ -91,13 +97,12 @@ def refusal(path: Path, error: Exception) -> StoreRefused:
     return StoreRefused(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.")
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Return which file a path names now; None if there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+def is_for_space(refused: StoreRefused) -> bool:
+    """True if the store could be opened if the disk had a little more space."""
+    cause = refused.__cause__
+    if isinstance(cause, apsw.FullError):
+        return True
+    return isinstance(cause, apsw.IOError) and extended_code(cause) in _SHARED_MEMORY_FAULTS
 
 
 def _check_stranger(path: Path, vfs: str | None) -> None:
@@ -119,8 +124,7 @@ def _check_stranger(path: Path, vfs: str | None) -> None:
 def _create_file(path: Path, vfs: str | None) -> None:
     draft = path.with_name(path.name + ".new")
     try:
-        for leftover in (draft, *(_beside(draft, suffix) for suffix in ("-journal", "-wal", "-shm"))):
-            leftover.unlink(missing_ok=True)
+        _remove_draft(draft)
         db = apsw.Connection(str(draft), vfs=vfs)
         try:
             db.pragma("synchronous", "FULL")
@@ -133,7 +137,22 @@ def _create_file(path: Path, vfs: str | None) -> None:
         draft.rename(path)
         _flush_directory(path.parent)
     except (apsw.Error, OSError) as error:
+        with contextlib.suppress(OSError):  # ours, and half done: on a full disk its space is needed
+            _remove_draft(draft)
         raise refusal(path, error) from error
+
+
+def _remove_draft(draft: Path) -> None:
+    for leftover in (draft, *(_beside(draft, suffix) for suffix in ("-journal", "-wal", "-shm"))):
+        leftover.unlink(missing_ok=True)
+
+
+def _name_store(db: apsw.Connection) -> None:
+    """Give the store its name among all stores, for ever; on a disk without room it goes without."""
+    if db.execute("SELECT 1 FROM meta WHERE name = 'store'").get:
+        return
+    with contextlib.suppress(apsw.FullError):
+        db.execute("INSERT INTO meta (name, value) VALUES ('store', ?)", (secrets.token_hex(8),))
 
 
 def _refuse_orphaned_log(path: Path) -> None:

@@ -47,15 +47,15 @@ def load(db: apsw.Connection, key: Key, version: int | None, with_trash: bool) -
     def work() -> StoredHandle | None:
         row: Any = db.execute(
             "SELECT handle, kind, title, version, revision, created_at, updated_at, expires_at, last_writer,"
-            " size_bytes, outline, ttl_days, oldest_version, history_bytes, deleted_at IS NOT NULL, id"
+            " size_bytes, outline, ttl_days, oldest_version, history_bytes, trash_until, id"
             " FROM handles WHERE space = ? AND user = ? AND handle = ?"
             " AND (deleted_at IS NULL OR (? AND trash_until IS NOT NULL))",
             (key.space, key.user, key.handle, with_trash),
         ).fetchone()
         if row is None:
             return None
-        *info, ttl_days, oldest_version, history_bytes, is_deleted, handle_id = row
-        head = StoredHead(_info(info), ttl_days, oldest_version, history_bytes, bool(is_deleted))
+        *info, ttl_days, oldest_version, history_bytes, trash_until, handle_id = row
+        head = StoredHead(_info(info), ttl_days, oldest_version, history_bytes, trash_until)
         wanted = head.info.version if version is None else version
         if wanted < oldest_version:
             return StoredHandle(head, None, ())
@@ -205,8 +205,17 @@ def opened(db: apsw.Connection) -> Opened:
 
     def work() -> Opened:
         newest_at: Any = db.execute("SELECT at FROM changes ORDER BY revision DESC LIMIT 1").get
+        rows: Any = db.execute("SELECT name, value FROM meta")
+        meta: dict[str, str] = dict(rows)
         noted: Any = db.execute("SELECT CAST(value AS REAL) FROM meta WHERE name = 'clock'").get
-        return Opened(newest_revision(db), max(newest_at or 0.0, noted or 0.0))
+        noted_at = noted or 0.0
+        return Opened(
+            newest_revision(db),
+            max(newest_at or 0.0, noted_at),
+            noted_at,
+            meta.get("boot", ""),
+            meta.get("store", ""),
+        )
 
     return in_snapshot(db, work)
 

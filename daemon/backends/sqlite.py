@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,6 +21,7 @@ import apsw.aio
 import trio
 
 from mcpstated.daemon.backends import opening, reading, sweeping, writing
+from mcpstated.daemon.backends.faults import CommitFailed, answer_to, answer_to_failed_commit, refined
 from mcpstated.daemon.backends.interface import (
     BackendStatus,
     FoldPlan,
@@ -36,8 +38,11 @@ from mcpstated.daemon.backends.interface import (
     StoredPage,
     StoreRefused,
 )
+from mcpstated.daemon.backends.place import Place
+from mcpstated.daemon.backends.reserve import Reserve
+from mcpstated.daemon.backends.room import Room
 from mcpstated.daemon.repeats import RepeatLog
-from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown, StorageFull
+from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
@@ -65,25 +70,39 @@ class SQLiteBackend:
         self._vfs = vfs
         self._writer: apsw.AsyncConnection | None = None
         self._reader: apsw.AsyncConnection | None = None
-        self._identity: tuple[int, int] | None = None
         self._errors = RepeatLog(logging.getLogger("mcpstated.engine"))
+        self._place = Place(self._path)
+        self._files = Path(os.path.realpath(self._path))
+        """What the other files stand beside, if the path is a link."""
+        self._reserve = Reserve(self._files, limits.reserve_bytes)
+        self._room = Room(self._files, self._reserve, wal_max_bytes=limits.wal_max_bytes)
 
     async def open(self) -> Opened:
         """Open or create the file and check it. Raises: StoreRefused."""
         await trio.to_thread.run_sync(opening.prepare, self._path, self._vfs)
         try:
+            return await self._open()
+        except StoreRefused as refused:
+            if not opening.is_for_space(refused) or not self._reserve.give_up():
+                raise
+        return await self._open()
+
+    async def _open(self) -> Opened:
+        try:
             self._writer = await self._connect(apsw.SQLITE_OPEN_READWRITE)
             await _run(self._writer, opening.configure_writer, self._path, self._limits.wal_bytes)
-            self._identity = opening.identity(self._path)
+            self._place.remember()
             self._reader = await self._connect(apsw.SQLITE_OPEN_READONLY)
             await _run(self._reader, opening.configure_reader)
-            return await _run(self._reader, reading.opened)
+            opened = await _run(self._reader, reading.opened)
+            await _run(self._writer, self._look_for_room)
         except (apsw.Error, OSError, trio.TooSlowError) as error:
             await self.aclose()
             raise opening.refusal(self._path, error) from error
         except BaseException:
             await self.aclose()
             raise
+        return opened
 
     async def aclose(self) -> None:
         """Close both connections, the writer last: it folds the write-ahead log into the file."""
@@ -97,14 +116,7 @@ class SQLiteBackend:
 
     async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
         """Append a batch in one transaction; durable in the file that the path names when this returns."""
-        try:
-            return await self._reported(self._writer, "append", self._append_in_place, changes, settled)
-        except writing.CommitFailed as error:
-            self._errors.error("commit failed", error, operation="append")
-            raise OutcomeUnknown(
-                "The disk failed while this write was stored: it may be stored or not.",
-                hint="Load the handle to see whether the change is there before you repeat it.",
-            ) from error
+        return await self._reported(self._writer, "append", self._append_in_place, changes, settled)
 
     async def load(
         self, key: Key, *, version: int | None = None, with_trash: bool = False
@@ -144,7 +156,7 @@ class SQLiteBackend:
 
     async def note_request(self, key: Key, request: RequestKey, receipt: str, *, now: float) -> None:
         """Keep the answer to a call without effect."""
-        await self._write("note_request", writing.note_request, key, request, receipt, now)
+        await self._write("note_request", writing.note_request, key, request, receipt, now, takes_away=False)
 
     async def trash(self, space: Space, user: str, *, now: float, limit: int) -> Sequence[Trashed]:
         """Return deleted handles that can be brought back."""
@@ -192,30 +204,48 @@ class SQLiteBackend:
         """Remove history that is older than the plan's version."""
         return await self._write("fold", sweeping.fold, key, plan, checkpoint, limit)
 
-    async def note_time(self, now: float) -> None:
+    async def note_time(self, now: float, boot: str) -> None:
         """Keep the clock's time for the next opening."""
-        await self._write("note_time", writing.note_time, now)
+        await self._write("note_time", writing.note_time, now, boot, takes_away=False)
 
     async def tidy(self) -> None:
-        """Bring the write-ahead log back to its limit."""
-        await self._write("tidy", sweeping.tidy, self._path, self._limits.wal_bytes)
+        """Bring the write-ahead log back to its limit, and set disk space aside again."""
+        await self._call(self._writer, "tidy", sweeping.tidy, self._files, self._limits.wal_bytes)
+        await self._call(self._writer, "tidy", self._look_for_room)
 
     async def status(self, now: float) -> BackendStatus:
         """Return size, counts and versions."""
-        return await self._read("status", reading.status, self._path, now)
+        return await self._read("status", reading.status, self._files, now)
 
     def _append_in_place(
         self, db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[bytes, int]
     ) -> Sequence[Outcome]:
         """Append, and check on both sides of the commit that nobody removed or replaced the file."""
-        self._check_in_place()
-        outcomes = writing.append(db, changes, settled)
-        self._check_in_place()
+        if changed := self._place.what_changed():
+            raise BackendError(f"The file {changed} was removed or replaced: nothing can be stored in it.")
+        takes_away = all(change.takes_away for change in changes)
+        outcomes = self._in_room(db, lambda: writing.append(db, changes, settled), takes_away)
+        if changed := self._place.what_changed():
+            raise OutcomeUnknown(
+                f"The file {changed} was removed or replaced while this write was stored: "
+                "it may be stored or not.",
+                hint="Load the handle to see whether the change is there before you repeat it.",
+            )
         return outcomes
 
-    def _check_in_place(self) -> None:
-        if opening.identity(self._path) != self._identity:
-            raise BackendError("The database file was removed or replaced: nothing can be stored in it.")
+    def _look_for_room(self, _db: apsw.Connection) -> None:
+        self._room.look()
+
+    def _in_room(self, db: apsw.Connection, work: Callable[[], T], takes_away: bool) -> T:
+        """Run one write transaction as well as the disk allows."""
+        try:
+            return self._room.write(db, work, takes_away=takes_away)
+        except CommitFailed as failed:
+            if writing.overwrite_failed(db):
+                raise failed.fault from failed  # now it is known: nothing was stored
+            raise
+        except apsw.Error as error:
+            raise refined(db, error) from error
 
     async def _connect(self, flags: int) -> apsw.AsyncConnection:
         token = apsw.async_controller.set(cast("apsw.AsyncConnectionController", apsw.aio.Trio))
@@ -225,8 +255,13 @@ class SQLiteBackend:
         finally:
             apsw.async_controller.reset(token)
 
-    async def _write(self, what: str, work: Callable[..., T], *arguments: object) -> T:
-        return await self._call(self._writer, what, work, *arguments)
+    async def _write(
+        self, what: str, work: Callable[..., T], *arguments: object, takes_away: bool = True
+    ) -> T:
+        def write(db: apsw.Connection) -> T:
+            return self._in_room(db, lambda: work(db, *arguments), takes_away)
+
+        return await self._call(self._writer, what, write)
 
     async def _read(self, what: str, work: Callable[..., T], *arguments: object) -> T:
         return await self._call(self._reader, what, work, *arguments)
@@ -240,9 +275,9 @@ class SQLiteBackend:
         except McpStateError:
             raise
         except Exception as error:
-            is_ours = isinstance(error, writing.CommitFailed)  # any other text may hold parts of a state
-            self._errors.error("storage failed unexpectedly", error, has_text=is_ours, operation=what)
-            raise _failed() from error
+            # its text may hold parts of a state
+            self._errors.error("storage failed unexpectedly", error, has_text=False, operation=what)
+            raise answer_to(error) from error
 
     async def _reported(
         self, connection: apsw.AsyncConnection | None, what: str, work: Callable[..., T], *arguments: object
@@ -252,21 +287,12 @@ class SQLiteBackend:
             raise BackendError("The store is closed.")
         try:
             return await _run(connection, work, *arguments)
-        except apsw.FullError as error:
-            self._errors.error("storage was full", error, operation=what)
-            raise StorageFull(
-                "The disk is full: nothing was stored. Reading still works. Free some space on the disk, "
-                "then try again."
-            ) from error
+        except CommitFailed as error:
+            self._errors.error("commit failed", error, operation=what)
+            raise answer_to_failed_commit() from error
         except (apsw.Error, OSError) as error:
             self._errors.error("storage failed", error, operation=what)
-            raise _failed() from error
-
-
-def _failed() -> BackendError:
-    return BackendError(
-        "The storage failed and nothing was stored; the daemon's log has the reason. Try again."
-    )
+            raise answer_to(error) from error
 
 
 async def _run(connection: apsw.AsyncConnection, work: Callable[..., T], *arguments: object) -> T:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
+from mcpstated.daemon.backends.faults import CommitFailed, refined
 from mcpstated.daemon.backends.interface import (
     COMES_AND_GOES,
     Applied,
@@ -27,15 +28,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class CommitFailed(Exception):
-    """The disk failed during the commit: what it has of the transaction may come back after a crash."""
-
-
 def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
     """Run `work` in a write transaction: committed when it returns, rolled back whatever it raises.
 
     Raises:
-        CommitFailed: The disk failed in the commit itself.
+        CommitFailed: The disk failed in the commit itself. Not if it said that it has no space or is
+            read-only: then the end of the transaction never got into the log.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -43,12 +41,34 @@ def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
         try:
             db.execute("COMMIT")
         except apsw.IOError as error:
-            raise CommitFailed(str(error)) from error
+            if (exact := refined(db, error)) is not error:
+                raise exact from error
+            raise CommitFailed(error) from error
     except BaseException:
         if db.in_transaction:  # a full disk may have ended it already
             db.execute("ROLLBACK")
         raise
     return result
+
+
+def overwrite_failed(db: apsw.Connection) -> bool:
+    """Write over what a failed commit left in the log; False if the disk goes on failing.
+
+    SQLite forgets such a commit but leaves it in the file, where the next opening would find it if nothing
+    was written since. The next transaction begins at the same place: once it is on the disk, the failed
+    one is nowhere.
+    """
+    try:
+        in_transaction(
+            db,
+            lambda: db.execute(
+                "INSERT INTO meta (name, value) VALUES ('failed_commits', '1') ON CONFLICT (name) DO UPDATE"
+                " SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)"
+            ),
+        )
+    except (CommitFailed, apsw.Error):
+        return False
+    return True
 
 
 def append(db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> list[Outcome]:
@@ -76,16 +96,19 @@ def forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:
     in_transaction(db, lambda: _forget_settled(db, settled))
 
 
-def note_time(db: apsw.Connection, now: float) -> None:
+def note_time(db: apsw.Connection, now: float, boot: str) -> None:
     """Keep the clock's time. See `Backend.note_time`."""
-    in_transaction(
-        db,
-        lambda: db.execute(
+
+    def work() -> None:
+        db.execute(
             "INSERT INTO meta (name, value) VALUES ('clock', ?) ON CONFLICT (name) DO UPDATE"
             " SET value = excluded.value WHERE CAST(value AS REAL) < CAST(excluded.value AS REAL)",
             (repr(now),),
-        ),
-    )
+        )
+        if db.changes():
+            db.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?)", (boot,))
+
+    in_transaction(db, work)
 
 
 def _forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:

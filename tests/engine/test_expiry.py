@@ -165,7 +165,7 @@ async def test_every_sweep_keeps_the_time_and_never_an_earlier_one(path: Path) -
         running.time.pass_seconds(5)
         await running.store.sweep()
         noted = running.time.wall
-        await running.backend.note_time(noted - 100)
+        await running.backend.note_time(noted - 100, "")
         second = SQLiteBackend(path, limits=Limits())
         assert (await second.open()).newest_at == noted
         await second.aclose()

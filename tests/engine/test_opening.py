@@ -52,7 +52,8 @@ async def test_a_new_store_is_private_and_whole(path: Path) -> None:
         async with open_engine(path) as running:
             assert (await running.store.status()).schema_version == schema.SCHEMA_VERSION
             modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-            assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
+            names = ("state.db", "state.db-wal", "state.db-shm", "state.db-reserve")
+            assert modes == dict.fromkeys(names, 0o600)
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     finally:
         os.umask(old)
