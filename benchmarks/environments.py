@@ -7,10 +7,12 @@ anew when a source file changed. Nothing is written into the checkout.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -39,6 +41,19 @@ def install_checkout(checkout: Path, work_dir: Path, python: str) -> Path:
     return _install(
         environment, python, _fingerprint(checkout), lambda bin_dir: _install_wheel(bin_dir, checkout)
     )
+
+
+def install_revision(checkout: Path, revision: str, work_dir: Path, python: str) -> Path:
+    """Install a wheel of an earlier revision of `checkout` and return the environment's `bin` folder."""
+    commit = _git(checkout, "rev-parse", "--short=12", f"{revision}^{{commit}}").decode().strip()
+
+    def fill(bin_dir: Path) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            with tarfile.open(fileobj=io.BytesIO(_git(checkout, "archive", commit))) as archive:
+                archive.extractall(scratch, filter="data")
+            _install_wheel(bin_dir, Path(scratch))
+
+    return _install(work_dir / f"mcpstated-{commit}", python, commit, fill)
 
 
 def install_mcpstate(work_dir: Path, python: str) -> Path:
@@ -104,6 +119,16 @@ def _node_major(node: str) -> int:
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
     major = version.strip().removeprefix("v").split(".")[0]
     return int(major) if major.isdigit() else 0
+
+
+def _git(checkout: Path, *arguments: str) -> bytes:
+    git = shutil.which("git")
+    if git is None:
+        raise CannotInstall("git is needed to read an earlier revision")
+    done = subprocess.run([git, "-C", str(checkout), *arguments], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise CannotInstall(done.stderr.decode(errors="replace")[-4000:])
+    return done.stdout
 
 
 def _run(command: list[str]) -> None:

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from bench import Bench, Store
+from bench import Bench, Counts, Store
 from clients import Client
 from documents import append, mint
 from processes import written_bytes
 from rows import Row, Sample, Target, milliseconds
 
+Pair = tuple[list[float], list[float]]
 SMALL_BYTES = 1_000
 BIG_BYTES = 900_000
 
 
 def measure_calls(bench: Bench) -> list[Row]:
     """Load and append on a document of 1 KB, one call at a time, both sides in turns."""
-    loads: dict[str, list[float]] = {bench.ours.name: [], bench.theirs.name: []}
-    appends: dict[str, list[float]] = {bench.ours.name: [], bench.theirs.name: []}
     with bench.store(bench.ours) as ours, bench.store(bench.theirs) as theirs:
-        clients = {store.server.name: store.client() for store in (ours, theirs)}
-        for turn in range(bench.counts.rounds + 2):
-            for name, client in clients.items():
-                batch = _round(client, bench.counts.calls_per_round)
-                if turn >= 2:
-                    loads[name] += batch[0]
-                    appends[name] += batch[1]
-    rows = []
-    for figure, times, label, limit in (
-        ("load 1 KB, one client", loads, "at most 0.75", 0.75),
-        ("append to 1 KB, one client", appends, "at most 0.9", 0.9),
-    ):
-        ours_sample, theirs_sample = (
-            milliseconds(times[server.name]) for server in (bench.ours, bench.theirs)
+        loads, appends = measure_rounds((ours, theirs), bench.counts)
+    return [
+        Row(figure, "ms", milliseconds(ours), bench.theirs.label, milliseconds(theirs), target)
+        for figure, (ours, theirs), target in (
+            ("load 1 KB, one client", loads, Target("at most 0.75", at_most=0.75)),
+            ("append to 1 KB, one client", appends, Target("at most 0.9", at_most=0.9)),
         )
-        target = Target(label, at_most=limit)
-        rows.append(Row(figure, "ms", ours_sample, bench.theirs.label, theirs_sample, target))
-    return rows
+    ]
+
+
+def measure_rounds(stores: tuple[Store, Store], counts: Counts) -> tuple[Pair, Pair]:
+    """Return the seconds of all loads and of all appends on two stores, one client each, in turns."""
+    loads: Pair = ([], [])
+    appends: Pair = ([], [])
+    clients = [store.client() for store in stores]
+    for turn in range(counts.rounds + 2):
+        for side, client in enumerate(clients):
+            batch = _round(client, counts.calls_per_round)
+            if turn >= 2:
+                loads[side].extend(batch[0])
+                appends[side].extend(batch[1])
+    return loads, appends
 
 
 def measure_big_document(bench: Bench) -> list[Row]:
