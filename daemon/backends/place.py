@@ -18,16 +18,22 @@ class Place:
 
     def __init__(self, path: Path | str) -> None:
         self._path = str(path)
+        self._files: tuple[str, ...] = ()
         self._remembered: tuple[Identity, ...] | None = None
 
     def remember(self) -> None:
         """Take the files that are there now for the right ones."""
+        real = os.path.realpath(self._path)  # SQLite puts the others beside what a link leads to
+        # The database by the name that was given: a link that leads elsewhere by now must be noticed.
+        self._files = (self._path, *(real + suffix for suffix in _SUFFIXES[1:]))
         self._remembered = self._look()
 
     def what_changed(self) -> str | None:
         """Return which of the files was removed or replaced, in words; None if none was."""
+        if self._remembered is None:
+            return None
         found = self._look()
-        if self._remembered is None or found == self._remembered:
+        if found == self._remembered:
             return None
         changed = next(
             suffix
@@ -37,8 +43,7 @@ class Place:
         return f"{os.path.basename(self._path)}{changed}"
 
     def _look(self) -> tuple[Identity, ...]:
-        real = os.path.realpath(self._path)  # SQLite puts the others beside what a link leads to
-        return tuple(_identity(real + suffix) for suffix in _SUFFIXES)
+        return tuple(map(_identity, self._files))
 
 
 def _identity(path: str) -> Identity:
