@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpstated.daemon.backends.interface import Applied, Backend, Conflict, Outcome, Repeated
+from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.repeats import RepeatLog
 from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown
 
@@ -156,6 +157,7 @@ class Committer:
                 if not self._queue:
                     continue
                 self._in_flight = self._take()
+                failpoint("commit.batch_taken")
                 await self._commit(self._in_flight)
                 self._in_flight = []
                 self._end_batch()
@@ -238,6 +240,7 @@ class Committer:
             )
         else:
             self._ledger.pruned(settled)
+            failpoint("commit.batch_durable")
             self._finish(batch, outcomes)
         self.batches += 1
 
@@ -248,10 +251,12 @@ class Committer:
                 self.revision = max(self.revision, outcome.revision)
                 self._move_head(pending, outcome.revision)
                 applied.append(pending)
+        failpoint("commit.heads_moved")
         for pending, outcome in zip(batch, outcomes, strict=True):
             pending.settle(outcome)
             if isinstance(outcome, Conflict | Repeated):
                 self._drop(pending.entry, None)
+        failpoint("commit.batch_settled")
         self._on_applied(applied)
 
     def _move_head(self, pending: Pending, revision: int) -> None:

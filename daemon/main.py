@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from mcpstated.daemon import failpoints
 from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.sqlite import SQLiteBackend
 from mcpstated.daemon.clock import StoreClock
@@ -95,6 +96,7 @@ def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None) -> int:
     sys.setswitchinterval(_SWITCH_SECONDS)
     ready = Ready(ready_fd)
     try:
+        failpoints.arm(os.environ.get(failpoints.VARIABLE, ""))
         with _owned_directory(settings, to_terminal=ready_fd is None) as (lock, start_lock):
             return trio.run(serve, settings, lock, start_lock, ready)
     except BaseExceptionGroup as group:

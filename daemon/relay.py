@@ -47,6 +47,7 @@ from mcpstated.daemon.envelope import (
     read_line,
     write_line,
 )
+from mcpstated.daemon.failpoints import failpoint
 from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.messages import KEPT, RESENT, Deliver, Forward, Settled
 from mcpstated.protocol.store import CallToken
@@ -183,6 +184,7 @@ class Relay:
 
     async def forward(self, message: Forward) -> None:
         """Take one line of the client."""
+        failpoint("relay.line_received")
         if message.floor > self._floor:
             self._floor = message.floor
             self._note_settled(self._shim_id, message.floor)
@@ -215,6 +217,7 @@ class Relay:
             if message.mode == RESENT:
                 await self._running.wait_for(self._shim_id, seq)
             self._running.begin(self._shim_id, seq)
+            failpoint("relay.call_begun")
         pending = _Pending(call.id, call.method, era, is_silent=message.mode == KEPT)
         self._pending[seq] = pending
         token = CallToken(self._shim_id, seq, is_resent=message.mode == RESENT) if is_tool_call else None
@@ -260,7 +263,9 @@ class Relay:
             self._feed(era, SessionMessage(item))
         keep = is_handshake and self._keep_once("initialized")
         if message.mode != KEPT:
+            failpoint("relay.before_settled")
             await self._send(Settled(message.seq, keep=keep))
+            failpoint("relay.after_settled")
 
     def _era_of(self, method: str, params: dict[str, Any] | None) -> str:
         """Return which loop a message belongs to; decided per message, for clients mix the eras."""
@@ -328,7 +333,11 @@ class Relay:
                         pending.id, INTERNAL_ERROR, "The answer is too large to be sent; ask for less."
                     )
                 is_handshake = pending.method == "initialize" and "result" in outcome
+                if pending.method == "tools/call":
+                    failpoint("relay.before_answer")
                 await self._send(Deliver(line, seq, keep=is_handshake and self._keep_once("initialize")))
+                if pending.method == "tools/call":
+                    failpoint("relay.after_answer")
             elif "result" in outcome:
                 self._keep_once(pending.method)
         finally:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpstated.daemon.dispatch import WATCH, error_to_wire
+from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.feed import FeedLagged
 from mcpstated.daemon.logs import log_event
 from mcpstated.daemon.outbox import Outbox, SlowReader
@@ -279,6 +280,7 @@ class Session:
             self.request_count += 1
             scope = trio.CancelScope()
             self._requests[message.id] = scope
+            failpoint("session.request_received")
             nursery.start_soon(self._answer, message, scope)
 
     async def _wait_for_room(self) -> None:
@@ -306,7 +308,9 @@ class Session:
             self._request_ended.set()
             self._request_ended = trio.Event()
         if reply is not None:
+            failpoint("session.before_reply")
             await self._send(reply)
+            failpoint("session.after_reply")
 
     async def _perform(self, request: Request, caller: Caller) -> Message | None:
         """Return the answer to a request, or None if it was a watch that ended."""

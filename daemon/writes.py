@@ -19,6 +19,7 @@ from mcpstated.daemon.backends.interface import Applied, Key, Repeated
 from mcpstated.daemon.committer import Pending
 from mcpstated.daemon.conflicts import MAX_CHANGES, stale_write
 from mcpstated.daemon.evaluation import Evaluated, Evaluation, Stale
+from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.ledger import receipt_from
 from mcpstated.daemon.loader import again
 from mcpstated.daemon.logs import log_event
@@ -100,6 +101,7 @@ class Writer:
                     raise await self._stale_write(key, tip, error) from None
                 raise
             if isinstance(evaluated, Evaluated):
+                failpoint("write.before_submit")
                 return self._committer.submit(entry, evaluated.step), evaluated.touched
             if not await _is_durable(last):
                 return None
@@ -133,6 +135,7 @@ class Writer:
                     return attempted
                 if attempted is not None:
                     pending, touched = attempted
+                    failpoint("write.after_submit")
                     await pending.wait()
                     if (receipt := _receipt(pending, touched)) is not None:
                         return receipt

@@ -30,6 +30,7 @@ ENVIRONMENT: dict[str, str] = {
     "MCPSTATED_IDLE_SECONDS": "Seconds without sessions after which the daemon leaves; 0 means never.",
     "MCPSTATED_LOG_LEVEL": "debug, info, warning or error.",
     "MCPSTATED_NO_SPAWN": "If set, no client starts a daemon.",
+    "MCPSTATED_FAILPOINTS": "For tests: moments at which the daemon dies, fails or stops.",
 }
 """Every variable that is understood, with what it means."""
 

@@ -19,6 +19,7 @@ import apsw
 from mcpstated.daemon.backends.faults import extended_code
 from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.schema import check_identity, create, migrate
+from mcpstated.daemon.failpoints import failpoint
 
 _SHARED_MEMORY_FAULTS = (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP, apsw.SQLITE_IOERR_SHMOPEN)
 """What SQLite reports if the index of the write-ahead log finds no room on the disk."""
@@ -58,6 +59,7 @@ def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
     Raises:
         StoreRefused: It is damaged, locked or too new. The file is as before, its log too.
     """
+    failpoint("open.before_checks")
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     if _has_log(path):  # if the store is refused, closing it must not move the log into it
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -81,6 +83,7 @@ def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
     db.pragma("wal_autocheckpoint", AUTOCHECKPOINT_PAGES)
     db.pragma("journal_size_limit", wal_bytes)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    failpoint("open.after_settings")
 
 
 def configure_reader(db: apsw.Connection) -> None:
@@ -123,6 +126,7 @@ def _check_stranger(path: Path, vfs: str | None) -> None:
 
 def _create_file(path: Path, vfs: str | None) -> None:
     draft = path.with_name(path.name + ".new")
+    failpoint("create.before_draft")
     try:
         _remove_draft(draft)
         db = apsw.Connection(str(draft), vfs=vfs)
@@ -134,8 +138,11 @@ def _create_file(path: Path, vfs: str | None) -> None:
             db.pragma("journal_mode", "WAL")
         finally:
             db.close()
+        failpoint("create.after_draft")
         draft.rename(path)
+        failpoint("create.after_rename")
         _flush_directory(path.parent)
+        failpoint("create.after_flush")
     except (apsw.Error, OSError) as error:
         with contextlib.suppress(OSError):  # ours, and half done: on a full disk its space is needed
             _remove_draft(draft)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import apsw
 
 from mcpstated.daemon.backends.interface import StoreRefused
+from mcpstated.daemon.failpoints import failpoint
 
 APPLICATION_ID = 0x6D637073
 """The letters `mcps`; SQLite keeps it at byte 68 of the file."""
@@ -171,15 +172,20 @@ def migrate(db: apsw.Connection) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
+        failpoint("migration.after_begin")
         _migrate_from(db, db.pragma("user_version"))
+        failpoint("migration.before_commit")
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+    failpoint("migration.after_commit")
 
 
 def _migrate_from(db: apsw.Connection, version: int) -> None:
     for step in MIGRATIONS[version:]:
+        failpoint("migration.before_step")
         step(db)
+        failpoint("migration.after_step")
     db.pragma("user_version", SCHEMA_VERSION)

@@ -41,6 +41,7 @@ from mcpstated.daemon.backends.interface import (
 from mcpstated.daemon.backends.place import Place
 from mcpstated.daemon.backends.reserve import Reserve
 from mcpstated.daemon.backends.room import Room
+from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.repeats import RepeatLog
 from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown
 
@@ -108,11 +109,13 @@ class SQLiteBackend:
         """Close both connections, the writer last: it folds the write-ahead log into the file."""
         reader, writer = self._reader, self._writer
         self._reader = self._writer = None
+        failpoint("close.before_close")
         with trio.move_on_after(CLOSE_SECONDS, shield=True), _without_deadline():
             for connection in (reader, writer):
                 if connection is not None:
                     with contextlib.suppress(apsw.Error):
                         await connection.aclose()
+        failpoint("close.after_close")
 
     async def append(self, changes: Sequence[NewChange], settled: Mapping[bytes, int]) -> Sequence[Outcome]:
         """Append a batch in one transaction; durable in the file that the path names when this returns."""

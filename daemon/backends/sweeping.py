@@ -15,6 +15,7 @@ import apsw
 from mcpstated.daemon.backends.interface import FoldPlan, Key, Removed, StoredCheckpoint
 from mcpstated.daemon.backends.opening import BUSY_TIMEOUT_MS
 from mcpstated.daemon.backends.writing import count_holding, in_transaction, newest_revision
+from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.logs import log_event
 from mcpstated.protocol.store import HandleId, Space
 
@@ -56,7 +57,7 @@ def expire(db: apsw.Connection, now: float, limit: int, owner: tuple[Space, str]
             removed.append(Removed(key, kind, version + 1, revision, now))
         return removed
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="expire")
 
 
 def purge(db: apsw.Connection, now: float, limit: int) -> int:
@@ -77,7 +78,7 @@ def purge(db: apsw.Connection, now: float, limit: int) -> int:
             removed += 1
         return removed
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="purge")
 
 
 def empty_trash(db: apsw.Connection, space: Space, user: str, handle: HandleId | None) -> int:
@@ -92,7 +93,7 @@ def empty_trash(db: apsw.Connection, space: Space, user: str, handle: HandleId |
         )
         return db.changes()
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="empty_trash")
 
 
 def trim_trash(db: apsw.Connection, keep_handles: int, keep_bytes: int) -> int:
@@ -109,7 +110,7 @@ def trim_trash(db: apsw.Connection, keep_handles: int, keep_bytes: int) -> int:
         )
         return db.changes()
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="trim_trash")
 
 
 def forget_old(db: apsw.Connection, before: float, limit: int) -> int:
@@ -129,7 +130,7 @@ def forget_old(db: apsw.Connection, before: float, limit: int) -> int:
         )
         return max(forgotten, db.changes())
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="forget_old")
 
 
 def aged(db: apsw.Connection, before: float, limit: int) -> list[Key]:
@@ -188,6 +189,7 @@ def fold(
         handle_id = head[0]
         if checkpoint is not None:
             _add_checkpoint(db, handle_id, checkpoint)
+            failpoint("fold.after_checkpoint")
         if not db.execute(
             "SELECT 1 FROM checkpoints WHERE handle_id = ? AND version = ?", (handle_id, plan.version)
         ).get:
@@ -197,6 +199,7 @@ def fold(
             "UPDATE handles SET oldest_version = max(oldest_version, ?) WHERE id = ?",
             (plan.version, handle_id),
         )
+        failpoint("fold.after_start")
         if _remove_history(db, handle_id, upto=plan.version, limit=limit) >= limit:
             return None
         kept: Any = db.execute(
@@ -209,7 +212,7 @@ def fold(
         ).fetchall()
         return int(kept[0][0])
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="fold")
 
 
 def _add_checkpoint(db: apsw.Connection, handle_id: int, checkpoint: StoredCheckpoint) -> None:
@@ -240,11 +243,13 @@ def tidy(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
         return
     if size_bytes <= wal_bytes:
         return
+    failpoint("tidy.before_checkpoint")
     db.set_busy_timeout(0)  # writers must not wait for somebody's long read; the next pass tries again
     try:
         is_busy, _frames, _moved = next(iter(db.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
     finally:
         db.set_busy_timeout(BUSY_TIMEOUT_MS)
+    failpoint("tidy.after_checkpoint")
     if is_busy:
         log_event(log, "warning", "write-ahead log was kept long by an open read", size_bytes=size_bytes)
 

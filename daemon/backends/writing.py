@@ -21,6 +21,7 @@ from mcpstated.daemon.backends.interface import (
     Outcome,
     Repeated,
 )
+from mcpstated.daemon.failpoints import failpoint
 
 if TYPE_CHECKING:
     from mcpstated.protocol.store import RequestKey
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
+def in_transaction(db: apsw.Connection, work: Callable[[], T], *, step: str) -> T:
     """Run `work` in a write transaction: committed when it returns, rolled back whatever it raises.
+
+    Args:
+        step: Its name among the failpoints.
 
     Raises:
         CommitFailed: The disk failed in the commit itself. Not if it said that it has no space or is
@@ -37,7 +41,9 @@ def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
     """
     db.execute("BEGIN IMMEDIATE")
     try:
+        failpoint(step, "after_begin")
         result = work()
+        failpoint(step, "before_commit")
         try:
             db.execute("COMMIT")
         except apsw.IOError as error:
@@ -48,6 +54,7 @@ def in_transaction(db: apsw.Connection, work: Callable[[], T]) -> T:
         if db.in_transaction:  # a full disk may have ended it already
             db.execute("ROLLBACK")
         raise
+    failpoint(step, "after_commit")
     return result
 
 
@@ -65,6 +72,7 @@ def overwrite_failed(db: apsw.Connection) -> bool:
                 "INSERT INTO meta (name, value) VALUES ('failed_commits', '1') ON CONFLICT (name) DO UPDATE"
                 " SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT)"
             ),
+            step="overwrite",
         )
     except (CommitFailed, apsw.Error):
         return False
@@ -88,12 +96,12 @@ def append(db: apsw.Connection, changes: Sequence[NewChange], settled: Mapping[b
         _forget_settled(db, settled)
         return outcomes
 
-    return in_transaction(db, work)
+    return in_transaction(db, work, step="append")
 
 
 def forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:
     """Remove settled ledger rows. See `Backend.forget_settled`."""
-    in_transaction(db, lambda: _forget_settled(db, settled))
+    in_transaction(db, lambda: _forget_settled(db, settled), step="forget_settled")
 
 
 def note_time(db: apsw.Connection, now: float, boot: str) -> None:
@@ -108,7 +116,7 @@ def note_time(db: apsw.Connection, now: float, boot: str) -> None:
         if db.changes():
             db.execute("INSERT OR REPLACE INTO meta (name, value) VALUES ('boot', ?)", (boot,))
 
-    in_transaction(db, work)
+    in_transaction(db, work, step="note_time")
 
 
 def _forget_settled(db: apsw.Connection, settled: Mapping[bytes, int]) -> None:
@@ -135,6 +143,7 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
     handle_id = _create(db, change, revision) if change.base == 0 else _advance(db, change, revision)
     if handle_id is None:
         return Conflict()
+    failpoint("append.after_handle")
     info = change.info
     if (difference := COMES_AND_GOES.get(change.action)) is not None:
         count_holding(db, change.key, info.kind, difference)
@@ -143,6 +152,7 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (revision, handle_id, info.version, change.action, change.body, info.last_writer, info.updated_at),
     )
+    failpoint("append.after_change")
     if change.document is not None:
         db.execute(
             "INSERT INTO checkpoints"
@@ -160,6 +170,7 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
                 change.document,
             ),
         )
+        failpoint("append.after_checkpoint")
     if token is not None:
         db.execute(
             "INSERT INTO ledger (origin, sequence, space, user, revision, receipt, at)"
@@ -174,6 +185,7 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
                 info.updated_at,
             ),
         )
+        failpoint("append.after_ledger")
     if change.request is not None:
         keep_request(db, change.key, change.request, change.receipt or "", revision, info.updated_at)
     return Applied(revision)
@@ -181,7 +193,11 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
 
 def note_request(db: apsw.Connection, key: Key, request: RequestKey, receipt: str, now: float) -> None:
     """Keep the answer to a call without effect. See `Backend.note_request`."""
-    in_transaction(db, lambda: keep_request(db, key, request, receipt, newest_revision(db), now))
+    in_transaction(
+        db,
+        lambda: keep_request(db, key, request, receipt, newest_revision(db), now),
+        step="note_request",
+    )
 
 
 def keep_request(

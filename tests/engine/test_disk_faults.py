@@ -181,5 +181,5 @@ def test_only_a_fault_of_the_commit_itself_leaves_the_outcome_open() -> None:
         raise apsw.IOError("before the commit")
 
     with pytest.raises(apsw.IOError):
-        in_transaction(db, work)
+        in_transaction(db, work, step="append")
     assert not db.in_transaction
