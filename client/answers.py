@@ -86,7 +86,7 @@ class Change:
     handle: str
     version: int
     action: str
-    """`mint`, `save`, `patch`, `touch`, `delete`, `expire` or `restore`."""
+    """`mint`, `save`, `patch`, `touch`, `delete`, `expire` or `undelete`."""
     writer: str
     at: float
     """Seconds since the Unix epoch."""

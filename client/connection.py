@@ -187,9 +187,9 @@ class DaemonClient:
         """Return deleted handles that can be brought back, the last deleted first."""
         return await self._ask("trash", {}, trash_from_wire)
 
-    async def restore(self, handle: str) -> Receipt:
+    async def undelete(self, handle: str) -> Receipt:
         """Bring a deleted handle back."""
-        return await self._ask("restore", {"handle": handle}, receipt_from_wire, is_write=True)
+        return await self._ask("undelete", {"handle": handle}, receipt_from_wire, is_write=True)
 
     async def empty_trash(self, handle: str | None = None) -> int:
         """Remove one deleted handle, or all, for good; return how many that were."""

@@ -82,7 +82,7 @@ class Dispatch:
             "touch": (self._touch, frozenset({"handle", "ttl_days", REQUEST_KEY})),
             "delete": (self._delete, frozenset({"handle", REQUEST_KEY})),
             "trash": (self._trash, frozenset()),
-            "restore": (self._restore, frozenset({"handle", REQUEST_KEY})),
+            "undelete": (self._undelete, frozenset({"handle", REQUEST_KEY})),
             "empty_trash": (self._empty_trash, frozenset({"handle"})),
             "stop": (self._stop, frozenset({"reason"})),
         }
@@ -207,8 +207,8 @@ class Dispatch:
             ]
         }
 
-    async def _restore(self, parameters: Parameters, caller: Caller) -> Result:
-        return _receipt(await self._store.restore(caller, _handle(parameters)))
+    async def _undelete(self, parameters: Parameters, caller: Caller) -> Result:
+        return _receipt(await self._store.undelete(caller, _handle(parameters)))
 
     async def _empty_trash(self, parameters: Parameters, caller: Caller) -> Result:
         return {"removed": await self._store.empty_trash(caller, _text(parameters, "handle"))}

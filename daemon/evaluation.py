@@ -205,14 +205,14 @@ def delete(caller: Caller, key: Key, state: State, *, trash_days: float, now: fl
     return Evaluated(Step(change, None))
 
 
-def restore(caller: Caller, key: Key, state: State, *, now: float) -> Evaluated:
+def undelete(caller: Caller, key: Key, state: State, *, now: float) -> Evaluated:
     """Return a deleted handle as live again; a time to live begins anew.
 
     Args:
         state: As it lies in the trash; its version is that of the deletion.
     """
     expiry = None if state.ttl_days is None else _expiry(state.ttl_days, now)
-    return Evaluated(_advance(caller, key, "restore", state, encode(expiry=expiry), expiry=expiry, now=now))
+    return Evaluated(_advance(caller, key, "undelete", state, encode(expiry=expiry), expiry=expiry, now=now))
 
 
 def require_live(state: State, now: float) -> None:

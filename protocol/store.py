@@ -26,7 +26,7 @@ Revision = NewType("Revision", int)
 
 Space = Literal["agent", "app"]
 """`agent` is what tools see; `app` belongs to programs and is invisible to tools."""
-Action = Literal["mint", "save", "patch", "touch", "delete", "expire", "restore"]
+Action = Literal["mint", "save", "patch", "touch", "delete", "expire", "undelete"]
 """What a change did to its handle."""
 
 
@@ -262,7 +262,7 @@ class Store(Protocol):
     async def delete(self, caller: Caller, handle: str) -> Receipt:
         """Delete the handle; every later call answers HandleNotFound. Works on an expired handle too.
 
-        It stays in the trash for `Limits.trash_days`, from which only `restore` brings it back.
+        It stays in the trash for `Limits.trash_days`, from which only `undelete` brings it back.
 
         Raises:
             HandleNotFound: The user has no such handle, or not any more.
@@ -284,7 +284,7 @@ class Store(Protocol):
         """
         ...
 
-    async def restore(self, caller: Caller, handle: str) -> Receipt:
+    async def undelete(self, caller: Caller, handle: str) -> Receipt:
         """Bring a deleted handle back as its next version; its time to live begins anew.
 
         Raises:

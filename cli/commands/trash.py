@@ -67,10 +67,10 @@ def list_command(invocation: Invocation) -> Result:
 def restore_command(invocation: Invocation, handle: str) -> Result:
     """Bring a deleted handle back, with its state and its history."""
 
-    async def restore(client: DaemonClient) -> Receipt:
-        return await client.restore(handle)
+    async def undelete(client: DaemonClient) -> Receipt:
+        return await client.undelete(handle)
 
-    info = call_daemon(invocation, restore, start=True).info
+    info = call_daemon(invocation, undelete, start=True).info
     return Result(
         "trash",
         data=handle_data(info),

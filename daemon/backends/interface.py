@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from mcpstated.protocol.store import Action, CallToken, HandleId, HandleInfo, RequestKey, Space, Trashed
 
-COMES_AND_GOES: dict[Action, int] = {"mint": 1, "restore": 1, "delete": -1}
+COMES_AND_GOES: dict[Action, int] = {"mint": 1, "undelete": 1, "delete": -1}
 """What an appended change does to the number of its user's handles."""
 
 

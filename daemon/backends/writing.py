@@ -274,7 +274,7 @@ def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | Non
                 change.base,
             ),
         )
-    elif change.action == "restore":
+    elif change.action == "undelete":
         rows = db.execute(
             "UPDATE handles SET version = ?, revision = ?, updated_at = ?, last_writer = ?, expires_at = ?,"
             " deleted_at = NULL, trash_until = NULL, history_bytes = history_bytes + ?"

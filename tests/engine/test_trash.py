@@ -52,7 +52,7 @@ async def test_a_deleted_handle_comes_back_with_its_state_and_history(path: Path
         await store.sweep()
         (trashed,) = await store.trash(alice)
         assert (trashed.info.handle, trashed.info.title, trashed.info.version) == (handle, "Mine", 3)
-        restored = await store.restore(alice, handle)
+        restored = await store.undelete(alice, handle)
         assert restored.info.version == 4
         assert await store.trash(alice) == ()
         assert (await store.list(alice)).total == 1
@@ -75,7 +75,7 @@ async def test_after_its_days_a_deleted_handle_is_gone(path: Path, alice: Caller
         running.time.pass_seconds(2)
         assert await store.trash(alice) == ()
         with pytest.raises(HandleNotFound):
-            await store.restore(alice, handle)
+            await store.undelete(alice, handle)
         await store.sweep()
     assert rows_left(path) == (0, 0, 0)
 
@@ -86,7 +86,7 @@ async def test_without_a_trash_a_deletion_is_for_good(path: Path, alice: Caller)
         deleted = await a_deleted_handle(running, alice)
         assert deleted.trash_until is None
         with pytest.raises(HandleNotFound):
-            await running.store.restore(alice, deleted.info.handle)
+            await running.store.undelete(alice, deleted.info.handle)
         await running.store.sweep()
     assert rows_left(path) == (0, 0, 0)
 
@@ -133,7 +133,7 @@ async def test_a_restored_handle_lives_as_long_as_it_was_meant_to(path: Path, al
     async with open_engine(path) as running:
         handle = (await a_deleted_handle(running, alice, ttl_days=1)).info.handle
         running.time.pass_seconds(3 * SECONDS_PER_DAY)
-        restored = await running.store.restore(alice, handle)
+        restored = await running.store.undelete(alice, handle)
         assert restored.info.expires_at == running.time.wall + SECONDS_PER_DAY
     async with open_engine(path) as running:
         assert (await running.store.load(alice, handle)).info.expires_at == restored.info.expires_at
@@ -147,9 +147,9 @@ async def test_a_full_user_brings_nothing_back(path: Path, alice: Caller) -> Non
         handle = (await a_deleted_handle(running, alice)).info.handle
         other = (await store.mint(alice, kind="a", document={})).info.handle
         with pytest.raises(QuotaExceeded):
-            await store.restore(alice, handle)
+            await store.undelete(alice, handle)
         await store.delete(alice, other)
-        await store.restore(alice, handle)
+        await store.undelete(alice, handle)
         with pytest.raises(QuotaExceeded):
             await store.mint(alice, kind="a", document={})
     async with open_engine(path, limits=limits) as running:
@@ -167,7 +167,7 @@ async def test_of_many_restores_at_once_one_brings_it_back(path: Path, alice: Ca
 
         async def restore() -> None:
             try:
-                outcomes.append(str((await store.restore(alice, handle)).info.version))
+                outcomes.append(str((await store.undelete(alice, handle)).info.version))
             except HandleNotFound:
                 outcomes.append("not there")
 
@@ -183,9 +183,9 @@ async def test_a_restore_that_is_resent_gets_its_first_answer(path: Path, alice:
     """As every other write."""
     async with open_engine(path) as running:
         handle = (await a_deleted_handle(running, alice)).info.handle
-        first = await running.store.restore(Caller(alice.user, alice.writer, CallToken(b"s" * 16, 1)), handle)
+        first = await running.store.undelete(Caller(alice.user, alice.writer, CallToken(b"s" * 16, 1)), handle)
         again = Caller(alice.user, alice.writer, CallToken(b"s" * 16, 1, is_resent=True))
-        assert (await running.store.restore(again, handle)).info == first.info
+        assert (await running.store.undelete(again, handle)).info == first.info
 
 
 @pytest.mark.requirement("P5")
@@ -196,9 +196,9 @@ async def test_the_trash_of_another_is_out_of_reach(
     handle = (await a_deleted_handle(engine, alice)).info.handle
     assert await engine.store.trash(bob) == ()
     with pytest.raises(HandleNotFound):
-        await engine.store.restore(bob, handle)
+        await engine.store.undelete(bob, handle)
     with pytest.raises(InvalidInput):
-        await engine.store.restore(alice, "")
+        await engine.store.undelete(alice, "")
 
 
 async def test_histories_in_the_trash_are_folded_too(path: Path, alice: Caller) -> None:
@@ -212,6 +212,6 @@ async def test_histories_in_the_trash_are_folded_too(path: Path, alice: Caller) 
         await store.delete(alice, handle)
         running.time.pass_seconds(3 * SECONDS_PER_DAY)
         await store.sweep()
-        assert (await store.restore(alice, handle)).info.version == 8
+        assert (await store.undelete(alice, handle)).info.version == 8
         assert (await store.load(alice, handle)).document == {"n": 5}
     assert rows_left(path) == (1, 1, 1)
