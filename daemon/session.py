@@ -43,7 +43,7 @@ from mcpstated.protocol.messages import (
     Response,
     Welcome,
 )
-from mcpstated.protocol.store import Caller
+from mcpstated.protocol.store import Caller, CallToken
 from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -118,6 +118,15 @@ class Session:
             self._farewell = Goodbye(reason, text)
         self._reading.cancel()
 
+    def supersede(self) -> None:
+        """Read nothing more: the peer has come back over another connection, and says it all again there.
+
+        What was read goes on, and what comes again waits for it. What was not would be new here once it had
+        been answered there.
+        """
+        self._outbox.close()
+        self._reading.cancel()
+
     async def run(self) -> None:
         """Serve the connection until it ends, then finish what it asked for."""
         with self._socket:
@@ -181,6 +190,7 @@ class Session:
     async def _serve(self, hello: Hello) -> None:
         services = self._services
         self.hello = hello
+        self._sessions.supersede(hello.shim_id)
         self.number = self._sessions.add(self)
         self.connected_at_unix = services.dispatch.now_unix()
         log_event(
@@ -196,7 +206,7 @@ class Session:
                 writing.start_soon(self._write)
                 self._queue(
                     Welcome(
-                        PROTOCOL_MAX,
+                        min(hello.protocol_max, PROTOCOL_MAX),
                         list(services.dispatch.capabilities),
                         services.build,
                         services.instance,
@@ -294,9 +304,14 @@ class Session:
 
     async def _answer(self, request: Request, scope: trio.CancelScope) -> None:
         assert self.hello is not None
+        token = None
+        if self.hello.shim_id:
+            token = CallToken(self.hello.shim_id, request.id, is_resent=request.is_resent)
+            self._services.note_settled(self.hello.shim_id, request.floor)
         caller = Caller(
             user=self.hello.user or self._services.default_user,
             writer=self.hello.writer or self._services.dispatch.writer_for(self.hello.role),
+            token=token,
         )
         reply: Message | None = None
         try:

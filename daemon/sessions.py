@@ -61,6 +61,12 @@ class Sessions:
         del self._open[number]
         self._notify()
 
+    def supersede(self, shim_id: bytes) -> None:
+        """End the reading of sessions whose peer has come back; an empty id is nobody's."""
+        for session in self:
+            if shim_id and session.hello is not None and session.hello.shim_id == shim_id:
+                session.supersede()
+
     async def changed(self) -> None:
         """Return after the next session came or went."""
         await self._changed.wait()

@@ -26,6 +26,7 @@ from mcpstated.protocol.messages import (
     Goodbye,
     Hello,
     Message,
+    Request,
     Response,
     Settled,
     Welcome,
@@ -58,6 +59,7 @@ class Connection:
         "_welcomed",
         "max_frame_bytes",
         "peer_role",
+        "version",
     )
 
     def __init__(self, role: str, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
@@ -74,6 +76,8 @@ class Connection:
         self.max_frame_bytes = max_frame_bytes
         self.peer_role: str | None = None
         """The role in the peer's hello (daemon side) or our own (client side), once said."""
+        self.version = 1
+        """The protocol version of the welcome, once that was said."""
 
     def set_max_frame_bytes(self, max_frame_bytes: int) -> None:
         """Change the limit for both directions (a client takes over the one in the daemon's welcome)."""
@@ -96,7 +100,8 @@ class Connection:
             payload = self._reader.next_payload()
             if payload is None:
                 return None
-            message = decode_message(payload, FROM_CLIENT if self._is_daemon else FROM_DAEMON)
+            known = FROM_CLIENT if self._is_daemon else FROM_DAEMON
+            message = decode_message(payload, known, self.version)
             if self._is_daemon:
                 self._check_client_message(message)
             else:
@@ -117,7 +122,7 @@ class Connection:
             raise LocalProtocolError(f"{message.NAME} is not sent from this end")
         if self._is_daemon and self._parted:
             raise LocalProtocolError("nothing is sent after goodbye")
-        payload = encode_message(message)
+        payload = encode_message(message, self.version)
         if len(payload) > self.max_frame_bytes:
             raise LocalProtocolError(
                 f"{message.NAME} has {len(payload)} bytes; {self.max_frame_bytes} fit a frame"
@@ -139,7 +144,7 @@ class Connection:
                 raise RemoteProtocolError("hello came twice")
             if message.role not in ROLES:
                 raise RemoteProtocolError(f"hello names the unknown role {message.role[:40]!r}")
-            if len(message.shim_id) != (_SHIM_ID_BYTES if message.role == "shim" else 0):
+            if len(message.shim_id) != _SHIM_ID_BYTES and (message.shim_id or message.role == "shim"):
                 raise RemoteProtocolError("hello.shim_id has the wrong length for its role")
             if not 0 < message.protocol_min <= message.protocol_max:
                 raise RemoteProtocolError("hello names an empty protocol range")
@@ -158,6 +163,12 @@ class Connection:
                 raise RemoteProtocolError("forward has a number out of range")
         elif self.peer_role == "shim":
             raise RemoteProtocolError(f"a shim sends no {message.NAME}")
+        elif (
+            isinstance(message, Request)
+            and self.version > 1
+            and not (0 < message.id <= _MAX_NUMBER >= message.floor >= 0)
+        ):
+            raise RemoteProtocolError("request has a number out of range")
 
     def _check_daemon_message(self, message: Message) -> None:
         if self._parted:
@@ -171,6 +182,7 @@ class Connection:
             if self._welcomed or not self._greeted:
                 raise RemoteProtocolError("welcome came out of turn")
             self._welcomed = True
+            self.version = message.protocol
             return
         if not self._welcomed:
             raise RemoteProtocolError(f"{message.NAME} came before welcome")
@@ -195,6 +207,7 @@ class Connection:
             if self._welcomed or not self._greeted:
                 raise LocalProtocolError("welcome answers one hello")
             self._welcomed = True
+            self.version = message.protocol
         elif not self._welcomed:
             raise LocalProtocolError(f"{message.NAME} must wait for welcome")
         elif isinstance(message, Response | Failure | Event) == (self.peer_role == "shim"):

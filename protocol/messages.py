@@ -12,7 +12,7 @@ import msgpack
 from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
 
 PROTOCOL_MIN = 1
-PROTOCOL_MAX = 1
+PROTOCOL_MAX = 2
 """The range of wire versions that this build speaks; features beside it are asked for by capability."""
 
 FRESH, KEPT, RESENT = 0, 1, 2
@@ -39,6 +39,8 @@ class Message:
     __slots__: tuple[str, ...] = ()
     NAME = ""
     TYPES: tuple[tuple[type, ...], ...] = ()
+    FIELDS_IN_1: int | None = None
+    """How many of the fields protocol version 1 has; None for all of them."""
 
     def fields(self) -> list[object]:
         return [getattr(self, slot) for slot in self.__slots__]
@@ -89,7 +91,8 @@ class Hello(Message):
         self.role = role
         self.build = build
         self.shim_id = shim_id
-        """16 random bytes that stay the same over all connections of one shim; empty for other roles."""
+        """16 random bytes that stay the same over all connections of one client, whatever its role. Empty for
+        a program that will send nothing again, as every one is that speaks protocol version 1."""
         self.user = user
         """Empty means the default user of the daemon."""
         self.writer = writer
@@ -125,14 +128,27 @@ class Welcome(Message):
 class Request(Message):
     """A client (not a shim) asks for one operation."""
 
-    __slots__ = ("id", "operation", "parameters")
+    __slots__ = ("id", "operation", "parameters", "is_resent", "floor")
     NAME = "request"
-    TYPES = ((int,), (str,), (dict,))
+    TYPES = ((int,), (str,), (dict,), (bool,), (int,))
+    FIELDS_IN_1 = 3
 
-    def __init__(self, id: int, operation: str, parameters: dict[str, object]) -> None:  # noqa: A002
+    def __init__(
+        self,
+        id: int,  # noqa: A002
+        operation: str,
+        parameters: dict[str, object],
+        is_resent: bool = False,
+        floor: int = 0,
+    ) -> None:
         self.id = id
+        """Counts up from 1 within one client, over all its connections."""
         self.operation = operation
         self.parameters = parameters
+        self.is_resent = is_resent
+        """It was sent before, over a connection that broke before it was answered."""
+        self.floor = floor
+        """No request below this number will come again: its ledger entry may go."""
 
 
 class Response(Message):
@@ -246,24 +262,28 @@ FROM_DAEMON: dict[str, type[Message]] = {
 }
 
 
-def encode_message(message: Message) -> bytes:
-    """Return the msgpack array of `message`.
+def encode_message(message: Message, version: int = PROTOCOL_MAX) -> bytes:
+    """Return the msgpack array of `message` in a protocol version.
 
     Raises:
         LocalProtocolError: A field cannot be encoded (an integer above 64 bits, an unknown type).
     """
+    fields = message.fields()
+    if version == 1 and message.FIELDS_IN_1 is not None:
+        fields = fields[: message.FIELDS_IN_1]
     try:
-        packed: bytes = msgpack.packb([message.NAME, *message.fields()], use_bin_type=True)
+        packed: bytes = msgpack.packb([message.NAME, *fields], use_bin_type=True)
     except (TypeError, ValueError, OverflowError) as error:
         raise LocalProtocolError(f"{message.NAME} cannot be encoded: {error}") from error
     return packed
 
 
-def decode_message(payload: bytes, known: dict[str, type[Message]]) -> Message:
+def decode_message(payload: bytes, known: dict[str, type[Message]], version: int = PROTOCOL_MAX) -> Message:
     """Return the message in `payload`.
 
     Args:
         known: The messages that may arrive on this side (`FROM_CLIENT` or `FROM_DAEMON`).
+        version: The protocol version that was agreed on.
 
     Raises:
         RemoteProtocolError: Not msgpack, not an array, an unknown name, wrong number or types of fields.
@@ -278,10 +298,12 @@ def decode_message(payload: bytes, known: dict[str, type[Message]]) -> Message:
     if message is None:
         raise RemoteProtocolError(f"the message {array[0][:40]!r} is not known here")
     types = message.TYPES
+    if version == 1 and message.FIELDS_IN_1 is not None:
+        types = types[: message.FIELDS_IN_1]
     values = array[1:]
     if len(values) != len(types):
         raise RemoteProtocolError(f"{message.NAME} has {len(types)} fields, got {len(values)}")
-    for slot, value, allowed in zip(message.__slots__, values, types, strict=True):
+    for slot, value, allowed in zip(message.__slots__, values, types, strict=False):
         if type(value) not in allowed:
             raise RemoteProtocolError(f"{message.NAME}.{slot} has the wrong type {type(value).__name__}")
     return message(*values)
