@@ -30,12 +30,15 @@ COMMANDS = {
     "show": "Show a handle and the state behind it.",
     "delete": "Delete a handle and its state.",
     "trash": "List deleted handles, bring one back, or empty the trash.",
+    "import": "Take handles over from an export, or from mcpstate.",
     "paths": "Show where everything lies.",
     "logs": "Show the end of the daemon's log.",
     "demo": "Watch two clients share a state; takes seconds.",
     "completion": "Print the completion script of a shell.",
 }
 """In the order of the help; each is `command` in `mcpstated.cli.commands.<name>`."""
+MODULES = {"import": "import_handles"}
+"""Modules that cannot have the name of their command."""
 
 
 class Program(click.Group):
@@ -51,7 +54,7 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"mcpstated.cli.commands.{cmd_name}")
+        module = importlib.import_module(f"mcpstated.cli.commands.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
 

@@ -16,7 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from mcpstated.daemon.backends.interface import StoredChange, StoredCheckpoint, StoredHandle
+from mcpstated.daemon.backends.interface import (
+    History,
+    StoredChange,
+    StoredCheckpoint,
+    StoredHandle,
+    StoredHead,
+)
 from mcpstated.protocol import patches
 from mcpstated.protocol.documents import Document, dump, size_of
 from mcpstated.protocol.errors import McpStateError
@@ -25,6 +31,7 @@ from mcpstated.protocol.store import KEEP, HandleInfo, KeepType, Revision, Versi
 
 if TYPE_CHECKING:
     from mcpstated.daemon.backends.interface import NewChange
+    from mcpstated.protocol.handle_record import HandleRecord
     from mcpstated.protocol.patches import Operation
 
 
@@ -155,6 +162,46 @@ def rebuild_version(stored: StoredHandle) -> State:
     )
     tail_bytes = sum(len(change.body) for change in stored.changes)
     return State(info, expiry.ttl_days, document, len(stored.changes), tail_bytes)
+
+
+def history_from(record: HandleRecord, *, now: float) -> History:
+    """Return the past of a handle of another store as this one keeps it; no time in it is after `now`."""
+    return History(
+        checkpoints=tuple(
+            StoredCheckpoint(
+                checkpoint.version,
+                0,
+                checkpoint.title,
+                checkpoint.expires_at,
+                checkpoint.ttl_days,
+                checkpoint.writer,
+                min(checkpoint.at, now),
+                dump(checkpoint.document),
+            )
+            for checkpoint in record.checkpoints
+        ),
+        changes=tuple(
+            StoredChange(
+                change.version, 0, change.action, dump(change.record), change.writer, min(change.at, now)
+            )
+            for change in record.changes
+        ),
+    )
+
+
+def rebuild_newest(history: History, info: HandleInfo) -> State:
+    """Return the state that a history leads to, with the metadata of its newest version.
+
+    Raises: Damaged.
+    """
+    checkpoint = history.checkpoints[-1]
+    tail = tuple(change for change in history.changes if change.version > checkpoint.version)
+    for change in history.changes:
+        operations_of(change)
+    oldest = history.checkpoints[0].version
+    head = StoredHead(info, checkpoint.ttl_days, oldest, history.stored_bytes)
+    replayed = rebuild_version(StoredHandle(head, checkpoint, tail))
+    return replace(replayed, info=replace(replayed.info, revision=Revision(0)))
 
 
 def checkpoint_from(state: State) -> StoredCheckpoint:

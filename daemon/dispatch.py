@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpstated.protocol import documents
 from mcpstated.protocol.errors import InvalidInput, McpStateError
+from mcpstated.protocol.handle_record import LEVELS_AROUND, record_from_json
 from mcpstated.protocol.messages import STOPPING, UPGRADING
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.protocol.pointer import resolve
@@ -81,6 +82,7 @@ class Dispatch:
             "patch": (self._patch, frozenset({"handle", "ops", REQUEST_KEY})),
             "touch": (self._touch, frozenset({"handle", "ttl_days", REQUEST_KEY})),
             "delete": (self._delete, frozenset({"handle", REQUEST_KEY})),
+            "import": (self._import, frozenset({"record"})),
             "trash": (self._trash, frozenset()),
             "undelete": (self._undelete, frozenset({"handle", REQUEST_KEY})),
             "empty_trash": (self._empty_trash, frozenset({"handle"})),
@@ -194,6 +196,13 @@ class Dispatch:
 
     async def _delete(self, parameters: Parameters, caller: Caller) -> Result:
         return _receipt(await self._store.delete(caller, _handle(parameters)))
+
+    async def _import(self, parameters: Parameters, caller: Caller) -> Result:
+        deeper = replace(self._limits, max_depth=self._limits.max_depth + LEVELS_AROUND)
+        text = _required_text(parameters, "record")
+        line = cast("dict[str, Any]", documents.parse(text, field="record", limits=deeper))
+        record = record_from_json(line, limits=self._limits)
+        return _receipt(await self._store.adopt(replace(caller, space=record.space), record))
 
     async def _trash(self, _parameters: Parameters, caller: Caller) -> Result:
         return {

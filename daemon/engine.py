@@ -28,6 +28,7 @@ from mcpstated.protocol import fields
 from mcpstated.protocol.documents import check_document
 from mcpstated.protocol.errors import (
     BackendError,
+    HandleExists,
     HandleNotFound,
     HistoryCompacted,
     InvalidInput,
@@ -46,10 +47,13 @@ from mcpstated.protocol.store import (
     Trashed,
     Version,
 )
+from mcpstated.protocol.store_mark import store_mark
 
 if TYPE_CHECKING:
+    from mcpstated.daemon.changes import Step
     from mcpstated.daemon.clock import StoreClock
     from mcpstated.protocol.documents import Document
+    from mcpstated.protocol.handle_record import HandleRecord
     from mcpstated.protocol.limits import Limits
     from mcpstated.protocol.patches import Operation
 
@@ -108,6 +112,7 @@ class Engine:
             committer=self._committer,
         )
         self._is_running = False
+        self._store_id = ""
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Open the store and serve it until cancelled; then flush, close and return.
@@ -120,6 +125,7 @@ class Engine:
         opened = await self._backend.open()
         self._clock.go_on(opened.newest_at, opened.noted_at, opened.noted_boot)
         self._committer.revision = opened.revision
+        self._store_id = opened.store_id
         try:
             async with trio.open_nursery() as nursery:
                 committing = trio.CancelScope(shield=True)
@@ -142,6 +148,10 @@ class Engine:
                     committing.cancel()
         finally:
             await self._backend.aclose()
+
+    def mark(self) -> str:
+        """Return the word by which clients recognise this store."""
+        return store_mark(self._store_id, self._committer.revision)
 
     async def drain(self) -> None:
         """Return when everything that was queued before is durable, or has failed."""
@@ -201,11 +211,7 @@ class Engine:
                 now=self._clock.now(),
             )
             entry = Entry(key, None, oldest_version=1, history_bytes=0)
-            pending = self._committer.submit(entry, evaluated.step)
-            self._cache.add(entry)
-            self._quota.reserve(owner)
-            pending.when_settled(lambda _: self._quota.release(owner))
-            return pending, ()
+            return self._submit_new(entry, evaluated.step), ()
 
         return await self._writer.write(caller, attempt)
 
@@ -271,6 +277,26 @@ class Engine:
             ),
         )
 
+    async def adopt(self, caller: Caller, record: HandleRecord) -> Receipt:
+        """Take a handle over from another store: under its name, with its version, times and history."""
+        key = self._key(caller, record.handle)
+        await self._sweeper.purge()  # the name of a handle that is gone for good is free
+
+        async def attempt() -> Attempt:
+            stored = await self._backend.load(key, with_trash=True)
+            await self._quota.admit((caller.space, caller.user))
+            if stored is not None or self._cache.peek(key) is not None:
+                raise HandleExists(
+                    f"There is a handle {key.handle} already, perhaps in the trash. Nothing was done.",
+                    handle=key.handle,
+                )
+            evaluated = evaluation.adopt(caller, key, record, now=self._clock.now())
+            oldest = record.checkpoints[0].version if record.changes else record.version
+            entry = Entry(key, None, oldest_version=oldest, history_bytes=0)
+            return self._submit_new(entry, evaluated.step), ()
+
+        return await self._writer.write(caller, attempt)
+
     async def trash(self, caller: Caller) -> tuple[Trashed, ...]:
         """Return the caller's deleted handles that can be brought back, the last deleted first."""
         self._check_caller(caller)
@@ -280,30 +306,25 @@ class Engine:
             )
         )
 
-    async def restore(self, caller: Caller, handle: str) -> Receipt:
+    async def undelete(self, caller: Caller, handle: str) -> Receipt:
         """Bring a deleted handle back as its next version; its time to live begins anew."""
         key = self._key(caller, handle)
-        owner = caller.space, caller.user
 
         async def attempt() -> Attempt:
-            await self._quota.admit(owner)
             stored = await self._backend.load(key, with_trash=True)
             now = self._clock.now()
             if stored is None or stored.head.trash_until is None or stored.head.trash_until <= now:
                 raise _not_in_trash(key)
             state = await self._loader.rebuild(changes.rebuild, key, stored)
+            await self._quota.admit((caller.space, caller.user))
             if (other := self._cache.peek(key)) is not None:  # somebody brings it back right now
                 if other.last is not None:
                     await other.last.wait()
                 return None
-            evaluated = evaluation.restore(caller, key, state, now=now)
+            evaluated = evaluation.undelete(caller, key, state, now=now)
             head = stored.head
             entry = Entry(key, None, oldest_version=head.oldest_version, history_bytes=head.history_bytes)
-            pending = self._committer.submit(entry, evaluated.step)
-            self._cache.add(entry)
-            self._quota.reserve(owner)
-            pending.when_settled(lambda _: self._quota.release(owner))
-            return pending, ()
+            return self._submit_new(entry, evaluated.step), ()
 
         return await self._writer.write(caller, attempt)
 
@@ -371,6 +392,15 @@ class Engine:
         if shown:  # a load right after this list must not return less than the list has shown
             await self._committer.catch_up(shown[0].revision)
         return Page(shown, page.total, next_cursor)
+
+    def _submit_new(self, entry: Entry, step: Step) -> Pending:
+        """Queue the change that makes a handle, and hold a place for it; one was admitted just now."""
+        owner = entry.key.space, entry.key.user
+        pending = self._committer.submit(entry, step)
+        self._cache.add(entry)
+        self._quota.reserve(owner)
+        pending.when_settled(lambda _: self._quota.release(owner))
+        return pending
 
     async def _load_version(self, key: Key, version: int) -> Snapshot:
         stored = await self._backend.load(key, version=version)

@@ -11,18 +11,26 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpstated.daemon.backends.interface import Key, NewChange
-from mcpstated.daemon.changes import Expiry, State, Step, encode
+from mcpstated.daemon.changes import (
+    Damaged,
+    Expiry,
+    State,
+    Step,
+    encode,
+    history_from,
+    rebuild_newest,
+)
 from mcpstated.daemon.clock import SECONDS_PER_DAY
 from mcpstated.daemon.ledger import receipt_to_text
 from mcpstated.protocol import patches
 from mcpstated.protocol.difference import difference
-from mcpstated.protocol.documents import Document, dump
-from mcpstated.protocol.errors import HandleExpired, StaleWrite
+from mcpstated.protocol.documents import Document, dump, same, size_of
+from mcpstated.protocol.errors import HandleExpired, InvalidInput, StaleWrite
 from mcpstated.protocol.outline import summary
 from mcpstated.protocol.store import (
     KEEP,
@@ -36,6 +44,7 @@ from mcpstated.protocol.store import (
 )
 
 if TYPE_CHECKING:
+    from mcpstated.protocol.handle_record import HandleRecord
     from mcpstated.protocol.limits import Limits
     from mcpstated.protocol.patches import Operation
     from mcpstated.protocol.store import Action
@@ -213,6 +222,44 @@ def undelete(caller: Caller, key: Key, state: State, *, now: float) -> Evaluated
     """
     expiry = None if state.ttl_days is None else _expiry(state.ttl_days, now)
     return Evaluated(_advance(caller, key, "undelete", state, encode(expiry=expiry), expiry=expiry, now=now))
+
+
+def adopt(caller: Caller, key: Key, record: HandleRecord, *, now: float) -> Evaluated:
+    """Return a handle of another store as one of this store.
+
+    Times that are still to come, by this store's clock, are taken for now.
+
+    Raises:
+        InvalidInput: Its time is over, or its history does not lead to its state.
+    """
+    if record.expires_at is not None and record.expires_at <= now:
+        raise InvalidInput(f"{key.handle} expired before it was imported.", field="expires_at")
+    info = HandleInfo(
+        handle=key.handle,
+        kind=record.kind,
+        title=record.title,
+        version=Version(record.version),
+        revision=Revision(0),
+        created_at=min(record.created_at, record.updated_at, now),
+        updated_at=min(record.updated_at, now),
+        expires_at=record.expires_at,
+        last_writer=record.last_writer,
+        size_bytes=size_of(record.document),
+        outline=summary(record.document),
+    )
+    state = State(info, record.ttl_days, record.document, tail_changes=0, tail_bytes=0)
+    if not record.changes:
+        change = _change(caller, key, "import", 0, encode(), state, document=dump(record.document))
+        return Evaluated(Step(change, state))
+    history = history_from(record, now=now)
+    try:
+        replayed = rebuild_newest(history, info)
+    except Damaged:
+        replayed = None
+    if replayed is None or not same(replayed.document, record.document):
+        raise InvalidInput(f"The history of {key.handle} does not lead to its state.", field="history")
+    change = _change(caller, key, "import", 0, encode(), replayed)
+    return Evaluated(Step(replace(change, history=history), replayed))
 
 
 def require_live(state: State, now: float) -> None:

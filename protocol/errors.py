@@ -52,6 +52,12 @@ class HandleExpired(McpStateError):
     code = "handle_expired"
 
 
+class HandleExists(McpStateError):
+    """A handle of that name is there already, perhaps in the trash; nothing was done. Details: `handle`."""
+
+    code = "handle_exists"
+
+
 class StaleWrite(McpStateError):
     """Somebody else saved first. Details: `handle`, `expected_version`, `current`."""
 
@@ -100,6 +106,12 @@ class OutcomeUnknown(McpStateError):
     code = "outcome_unknown"
 
 
+class StoreReplaced(McpStateError):
+    """The store is not the one that this client used before; nothing was done. Details: `hint`."""
+
+    code = "store_replaced"
+
+
 class Unauthenticated(McpStateError):
     """Nobody vouches for who is calling."""
 
@@ -123,6 +135,7 @@ ERRORS: tuple[type[McpStateError], ...] = (
     ExpectVersionRequired,
     HandleNotFound,
     HandleExpired,
+    HandleExists,
     StaleWrite,
     PatchError,
     StateTooLarge,
@@ -131,6 +144,7 @@ ERRORS: tuple[type[McpStateError], ...] = (
     StorageFull,
     DaemonUnavailable,
     OutcomeUnknown,
+    StoreReplaced,
     Unauthenticated,
     BackendError,
     InternalError,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, NewType, Protocol
 
 if TYPE_CHECKING:
     from mcpstated.protocol.documents import Document
+    from mcpstated.protocol.handle_record import HandleRecord
     from mcpstated.protocol.patches import Operation
 
 HandleId = NewType("HandleId", str)
@@ -26,7 +27,7 @@ Revision = NewType("Revision", int)
 
 Space = Literal["agent", "app"]
 """`agent` is what tools see; `app` belongs to programs and is invisible to tools."""
-Action = Literal["mint", "save", "patch", "touch", "delete", "expire", "undelete"]
+Action = Literal["mint", "save", "patch", "touch", "delete", "expire", "undelete", "import"]
 """What a change did to its handle."""
 
 
@@ -273,6 +274,24 @@ class Store(Protocol):
 
         Durability: Returns once the change, or what a call without effect rests on, is flushed to the disk.
         Cancellation: Takes nothing back: once evaluated, the change is stored although nobody waits for it.
+        """
+        ...
+
+    async def adopt(self, caller: Caller, record: HandleRecord) -> Receipt:
+        """Take a handle over from another store: under its name, with its version, times and history.
+
+        The caller's user gets it, whoever's it was; the writer of its newest version stays.
+
+        Raises:
+            HandleExists: The user holds a handle of that name, or has it in the trash.
+            InvalidInput: A part is out of range, its time is over, or its history does not lead to its state.
+            StateTooLarge: A document is above the limit.
+            QuotaExceeded: The user holds as many handles as is allowed.
+            StorageFull: The disk is full; nothing was stored.
+            BackendError: The storage failed, or the store is closing; nothing was stored.
+            OutcomeUnknown: The storage failed so that it cannot tell whether the change was stored.
+
+        Durability: Returns once the handle is flushed to the disk.
         """
         ...
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from mcpstated.protocol.store import Action, CallToken, HandleId, HandleInfo, RequestKey, Space, Trashed
 
-COMES_AND_GOES: dict[Action, int] = {"mint": 1, "undelete": 1, "delete": -1}
+COMES_AND_GOES: dict[Action, int] = {"mint": 1, "import": 1, "undelete": 1, "delete": -1}
 """What an appended change does to the number of its user's handles."""
 
 
@@ -30,6 +30,22 @@ class Key:
     space: Space
     user: str
     handle: HandleId
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The past of a handle that comes from another store. Its revisions are given anew."""
+
+    checkpoints: tuple[StoredCheckpoint, ...]
+    """The first one is where the history begins."""
+    changes: tuple[StoredChange, ...]
+    """After the first checkpoint, without gaps, up to the newest version."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """What it counts for in the limit of a history: the document that it begins with does not."""
+        records = sum(len(change.body) for change in self.changes)
+        return records + sum(len(checkpoint.document) for checkpoint in self.checkpoints[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,8 @@ class NewChange:
     request: RequestKey | None = None
     trash_until: float | None = None
     """A delete only: until when the handle can be brought back; None if not at all."""
+    history: History | None = None
+    """An import only: what is stored in the place of this one change."""
 
     @property
     def takes_away(self) -> bool:
@@ -67,7 +85,8 @@ class NewChange:
 
         Counted in characters of text, which is near enough for a limit.
         """
-        return len(self.body) + len(self.document or "")
+        history_bytes = 0 if self.history is None else self.history.stored_bytes
+        return len(self.body) + len(self.document or "") + history_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from mcpstated.daemon.backends.interface import (
     COMES_AND_GOES,
     Applied,
     Conflict,
+    History,
     Key,
     NewChange,
     Outcome,
@@ -147,11 +148,22 @@ def _append_one(db: apsw.Connection, change: NewChange, revision: int) -> Outcom
     info = change.info
     if (difference := COMES_AND_GOES.get(change.action)) is not None:
         count_holding(db, change.key, info.kind, difference)
-    db.execute(
-        "INSERT INTO changes (revision, handle_id, version, action, body, writer, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (revision, handle_id, info.version, change.action, change.body, info.last_writer, info.updated_at),
-    )
+    if change.history is None:
+        db.execute(
+            "INSERT INTO changes (revision, handle_id, version, action, body, writer, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                revision,
+                handle_id,
+                info.version,
+                change.action,
+                change.body,
+                info.last_writer,
+                info.updated_at,
+            ),
+        )
+    else:
+        revision = _add_history(db, handle_id, change.history, revision)
     failpoint("append.after_change")
     if change.document is not None:
         db.execute(
@@ -250,6 +262,52 @@ def _create(db: apsw.Connection, change: NewChange, revision: int) -> int | None
         ),
     )
     return _only_id(rows)
+
+
+def _add_history(db: apsw.Connection, handle_id: int, history: History, revision: int) -> int:
+    """Store the past of a new handle, from a revision on; return the newest revision."""
+    first = history.checkpoints[0]
+    revisions = {change.version: revision + place for place, change in enumerate(history.changes)}
+    db.executemany(
+        "INSERT INTO changes (revision, handle_id, version, action, body, writer, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                revisions[change.version],
+                handle_id,
+                change.version,
+                change.action,
+                change.body,
+                change.writer,
+                change.at,
+            )
+            for change in history.changes
+        ],
+    )
+    db.executemany(
+        "INSERT INTO checkpoints"
+        " (handle_id, version, revision, title, expires_at, ttl_days, writer, at, document)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                handle_id,
+                checkpoint.version,
+                revisions.get(checkpoint.version, revision),
+                checkpoint.title,
+                checkpoint.expires_at,
+                checkpoint.ttl_days,
+                checkpoint.writer,
+                checkpoint.at,
+                checkpoint.document,
+            )
+            for checkpoint in history.checkpoints
+        ],
+    )
+    newest = revision + len(history.changes) - 1
+    db.execute(
+        "UPDATE handles SET revision = ?, oldest_version = ? WHERE id = ?", (newest, first.version, handle_id)
+    )
+    return newest
 
 
 def _advance(db: apsw.Connection, change: NewChange, revision: int) -> int | None:

@@ -183,7 +183,8 @@ async def test_a_restore_that_is_resent_gets_its_first_answer(path: Path, alice:
     """As every other write."""
     async with open_engine(path) as running:
         handle = (await a_deleted_handle(running, alice)).info.handle
-        first = await running.store.undelete(Caller(alice.user, alice.writer, CallToken(b"s" * 16, 1)), handle)
+        once = Caller(alice.user, alice.writer, CallToken(b"s" * 16, 1))
+        first = await running.store.undelete(once, handle)
         again = Caller(alice.user, alice.writer, CallToken(b"s" * 16, 1, is_resent=True))
         assert (await running.store.undelete(again, handle)).info == first.info
 
