@@ -3,15 +3,14 @@
     async with open_client(paths, role="cli", environ=os.environ, start=True) as client:
         page = await client.list(kind="research")
 
-Above it sit the command line and, later, the library; below it `launch`, which finds or starts the
-daemon, and the sans-IO `Connection`. One task reads and one writes for as long as the client is open;
-any number of tasks may call. Every method has the name of the operation that it asks for.
+Above it sit the command line and, later, the library; below it `requests`, which sees to it that each
+request is answered whatever becomes of the daemon, and `launch`, which finds or starts one. Any number of
+tasks may call. Every method has the name of the operation that it asks for.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -36,81 +35,61 @@ from mcpstated.answers import (
 )
 from mcpstated.launch import VersionSkew, connect, ensure_daemon, make_hello
 from mcpstated.protocol.documents import dump, parse
-from mcpstated.protocol.errors import (
-    DaemonUnavailable,
-    InvalidInput,
-    McpStateError,
-    OutcomeUnknown,
-)
+from mcpstated.protocol.handle_record import record_to_json
 from mcpstated.protocol.limits import Limits
-from mcpstated.protocol.messages import SLOW, Cancel, Event, Failure, Goodbye, Message, Request, Response
+from mcpstated.protocol.messages import SLOW, Event, Failure, Goodbye, Message
 from mcpstated.protocol.patches import operations_to_wire
 from mcpstated.protocol.store import KEEP, KeepType, Page, Receipt, Trashed
-from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
+from mcpstated.requests import Find, Repeat, Requests, Wire
 from mcpstated.watch import Watch, WatchLagged
 
 if TYPE_CHECKING:
     from mcpstated.launch import DaemonLink
-    from mcpstated.protocol.connection import Connection
     from mcpstated.protocol.documents import Document
+    from mcpstated.protocol.errors import McpStateError
+    from mcpstated.protocol.handle_record import HandleRecord
     from mcpstated.protocol.messages import Hello, Welcome
     from mcpstated.protocol.patches import Operation
     from mcpstated.protocol.paths import Paths
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 """How long a daemon may take to greet, its start included."""
-_CANCEL_TIMEOUT_SECONDS = 1.0
-_DRAIN_SECONDS = 1.0
-_RECEIVE_BYTES = 65536
+_CLIENT_ID_BYTES = 16
 _TRUSTED = Limits(max_depth=sys.maxsize, max_integer_digits=sys.maxsize)
 """A stored document was checked against its daemon's limits, which are not ours to know."""
 _Answer = TypeVar("_Answer")
 
 
-class _Waiter:
-    """One request that has not been answered."""
-
-    __slots__ = ("answered", "error", "result")
-
-    def __init__(self) -> None:
-        self.answered = trio.Event()
-        self.result: dict[str, object] | None = None
-        self.error: McpStateError | None = None
-
-
 class DaemonClient:
-    """A connection that has been welcomed.
+    """A client that has been welcomed.
 
-    Every method raises `McpStateError` subclasses as the daemon sent them, `DaemonUnavailable` if the
-    connection is gone before the call was sent or the call reads only, `OutcomeUnknown` if it broke
-    after a write was sent, and `VersionSkew` if the answer has a shape that this build does not know.
+    Every method raises `McpStateError` subclasses as the daemon sent them, and `VersionSkew` if the answer
+    has a shape that this build does not know. If the daemon ends meanwhile, the next one is asked, and a
+    write is applied once and answered as it was the first time. Where that cannot be, because there is no
+    daemon in time, or an old one that cannot tell: `DaemonUnavailable` if nothing was changed,
+    `OutcomeUnknown` for a write that may have been applied.
 
     Cancellation: the daemon is told that nobody waits; a write that was sent may still be applied.
     """
 
-    def __init__(self, stream: trio.abc.Stream, connection: Connection, welcome: Welcome) -> None:
-        self.welcome = welcome
-        """The daemon's greeting: its build, instance and pid."""
-        self._stream = stream
-        self._connection = connection
-        self._ids = itertools.count(1)
-        self._waiters: dict[int, _Waiter] = {}
-        self._watches: dict[int, Watch] = {}
-        self._goodbye: str | None = None
-        self._is_ended = False
-        # A rendezvous: a caller that is cancelled has either sent a whole frame or nothing.
-        self._outgoing, self._to_write = trio.open_memory_channel[bytes](0)
+    def __init__(self, wire: Wire, *, find: Find | None = None, waits_for_start: bool = True) -> None:
+        """Talk over a connection.
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve the connection until it ends or the task is cancelled; never raises for a lost peer."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._write, nursery.cancel_scope)
-            task_status.started()
-            try:
-                await self._read()
-            finally:
-                self._end()
-            nursery.cancel_scope.cancel()
+        Args:
+            find: Makes the next connection when one breaks; None if the first is to be the last.
+            waits_for_start: Keep looking where no daemon runs, because somebody may start one.
+        """
+        self._watches: dict[int, Watch] = {}
+        self._requests = Requests(
+            wire, find=find, waits_for_start=waits_for_start, on_message=self._take, on_lost=self._lose
+        )
+        self.run = self._requests.run
+        """Serves the connections until cancelled; must run for any method to return."""
+
+    @property
+    def welcome(self) -> Welcome:
+        """The greeting of the daemon that was connected last: its build, instance and pid."""
+        return self._requests.welcome
 
     async def status(self) -> Status:
         """Return what the daemon says of itself, its store and its sessions."""
@@ -183,6 +162,11 @@ class DaemonClient:
         """Delete the handle."""
         return await self._ask("delete", {"handle": handle}, receipt_from_wire, is_write=True)
 
+    async def adopt(self, record: HandleRecord) -> Receipt:
+        """Take a handle over from another store, for this client's user."""
+        text = dump(record_to_json(record))
+        return await self._ask("import", {"record": text}, receipt_from_wire, is_write=True)
+
     async def trash(self) -> tuple[Trashed, ...]:
         """Return deleted handles that can be brought back, the last deleted first."""
         return await self._ask("trash", {}, trash_from_wire)
@@ -195,22 +179,29 @@ class DaemonClient:
         """Remove one deleted handle, or all, for good; return how many that were."""
         parameters: dict[str, object] = {} if handle is None else {"handle": handle}
         return await self._ask(
-            "empty_trash", parameters, lambda fields: integer_of(fields, "removed"), is_write=True
+            "empty_trash",
+            parameters,
+            lambda fields: integer_of(fields, "removed"),
+            is_write=True,
+            repeat=Repeat.IF_UNSENT,
         )
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[Watch]:
-        """Watch the changes of this client's user, from entering the block to leaving it."""
-        watch, number = Watch(), next(self._ids)
+        """Watch the changes of this client's user, from entering the block to leaving it.
+
+        If the daemon ends, the watch ends with DaemonUnavailable: what changed meanwhile is not told.
+        """
+        watch, number = Watch(), self._requests.new_number()
         # Known before it is asked for: changes may follow the answer in the same read.
         self._watches[number] = watch
         try:
-            await self._request(number, "watch", {}, is_write=False)
+            await self._requests.ask(number, "watch", {}, is_write=False, repeat=Repeat.IF_UNSENT)
             yield watch
         finally:
             del self._watches[number]
             watch.close()
-            await self._cancel(number)
+            self._requests.call_off(number)
 
     async def stop(self, reason: str) -> int:
         """Ask the daemon to stop, and return its process id; it may live on while it finishes.
@@ -218,7 +209,9 @@ class DaemonClient:
         Args:
             reason: `stopping`, or `upgrading` so that shims look for the next daemon at once.
         """
-        return await self._ask("stop", {"reason": reason}, lambda fields: integer_of(fields, "pid"))
+        return await self._ask(
+            "stop", {"reason": reason}, lambda fields: integer_of(fields, "pid"), repeat=Repeat.NEVER
+        )
 
     async def _ask(
         self,
@@ -227,122 +220,36 @@ class DaemonClient:
         decode: Callable[[Mapping[str, object]], _Answer],
         *,
         is_write: bool = False,
+        repeat: Repeat | None = None,
     ) -> _Answer:
-        result = await self._request(next(self._ids), operation, parameters, is_write=is_write)
+        result = await self._requests.ask(
+            self._requests.new_number(),
+            operation,
+            parameters,
+            is_write=is_write,
+            repeat=repeat or (Repeat.BY_LEDGER if is_write else Repeat.ALWAYS),
+        )
         try:
             return decode(result)
         except MalformedAnswer as error:
             self._raise_skew(operation, str(error))
 
-    async def _request(
-        self, number: int, operation: str, parameters: dict[str, object], *, is_write: bool
-    ) -> dict[str, object]:
-        if self._is_ended:
-            raise self._gone()
-        try:
-            frame = self._connection.send(Request(number, operation, parameters))
-        except LocalProtocolError as error:
-            raise InvalidInput(f"This call cannot be sent: {error}.", field="parameters") from error
-        waiter = self._waiters[number] = _Waiter()
-        try:
-            try:
-                await self._outgoing.send(frame)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                raise self._gone() from None
-            try:
-                await waiter.answered.wait()
-            except trio.Cancelled:
-                await self._cancel(number)
-                raise
-        finally:
-            del self._waiters[number]
-        if waiter.error is not None:
-            raise waiter.error
-        if waiter.result is None:
-            raise self._unanswered(operation, parameters) if is_write else self._gone()
-        return waiter.result
-
-    async def _cancel(self, number: int) -> None:
-        """Tell the daemon that nobody waits for that request; late, lost and needless ones do no harm."""
-        if self._is_ended:
-            return
-        with trio.move_on_after(_CANCEL_TIMEOUT_SECONDS, shield=True):
-            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-                await self._outgoing.send(self._connection.send(Cancel(number)))
-
-    async def _write(self, scope: trio.CancelScope) -> None:
-        try:
-            async for frame in self._to_write:
-                await self._stream.send_all(frame)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            # What the daemon said before it went may still lie in the socket: let the reader have it.
-            self._to_write.close()
-            scope.deadline = trio.current_time() + _DRAIN_SECONDS
-
-    async def _read(self) -> None:
-        try:
-            while True:
-                while (message := self._connection.next_event()) is not None:
-                    self._take(message)
-                    if isinstance(message, Goodbye):
-                        return
-                data = await self._stream.receive_some(_RECEIVE_BYTES)
-                if not data:
-                    return
-                self._connection.receive_data(bytes(data))
-        except RemoteProtocolError as error:
-            self._goodbye = f"The daemon broke the protocol ({error})."
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            return
-
     def _take(self, message: Message) -> None:
-        if isinstance(message, Goodbye):
-            self._goodbye = message.text
-            if message.reason == SLOW:
-                for lagging in self._watches.values():
-                    lagging.end(WatchLagged(message.text))
-        elif isinstance(message, Response | Failure):
-            self._answer(message)
+        """Take what is no answer to a request that somebody waits for."""
+        if isinstance(message, Goodbye) and message.reason == SLOW:
+            for lagging in self._watches.values():
+                lagging.end(WatchLagged(message.text))
+        elif isinstance(message, Failure) and (watch := self._watches.get(message.id)) is not None:
+            watch.end(error_from_wire(message.error))
         elif isinstance(message, Event) and (watch := self._watches.get(message.subscription)) is not None:
             try:
                 watch.add_nowait(change_from_wire(message.revision, message.payload))
             except MalformedAnswer as error:
                 watch.end(self._skew("watch", str(error)))
 
-    def _answer(self, message: Response | Failure) -> None:
-        waiter = self._waiters.get(message.id)
-        if waiter is None:  # cancelled meanwhile, or the end of a watch
-            if isinstance(message, Failure) and (watch := self._watches.get(message.id)) is not None:
-                watch.end(error_from_wire(message.error))
-            return
-        if isinstance(message, Response):
-            waiter.result = message.result
-        else:
-            waiter.error = error_from_wire(message.error)
-        waiter.answered.set()
-
-    def _end(self) -> None:
-        """The connection is over: wake everyone who waits."""
-        self._is_ended = True
-        self._to_write.close()
-        for waiter in self._waiters.values():
-            waiter.answered.set()
+    def _lose(self, error: McpStateError) -> None:
         for watch in self._watches.values():
-            watch.end(self._gone())
-
-    def _gone(self) -> DaemonUnavailable:
-        return DaemonUnavailable(
-            self._goodbye or "The connection to the daemon broke.",
-            hint="The next command starts the daemon again.",
-        )
-
-    def _unanswered(self, operation: str, parameters: Mapping[str, object]) -> OutcomeUnknown:
-        details = {"handle": parameters["handle"]} if "handle" in parameters else {}
-        return OutcomeUnknown(
-            f"The daemon went away before it answered {operation}; the change may have been applied or not.",
-            hint="Load or list to see what is stored before doing it again.",
-            **details,
-        )
+            watch.end(error)
 
     def _skew(self, operation: str, detail: str) -> VersionSkew:
         return VersionSkew(
@@ -364,7 +271,7 @@ async def open_client(
     start: bool,
     timeout_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> AsyncIterator[DaemonClient]:
-    """Connect to the daemon of one store, and close the connection at the end.
+    """Connect to the daemon of one store, again whenever that ends, and close the connection at the end.
 
     Args:
         role: `cli` or `library`.
@@ -377,10 +284,15 @@ async def open_client(
         VersionSkew: The two sides have no protocol version in common; the text says what to do.
         DaemonUnavailable: It did not start or answer in time; the text says why, as far as is known.
     """
-    hello = make_hello(role, environ=environ)
-    link = await _link(paths, hello, environ=environ, start=start, timeout_seconds=timeout_seconds)
-    stream = trio.SocketStream(trio.socket.from_stdlib_socket(link.sock))
-    client = DaemonClient(stream, link.connection, link.welcome)
+    hello = make_hello(role, environ=environ, shim_id=os.urandom(_CLIENT_ID_BYTES))
+
+    async def find(timeout_seconds: float) -> Wire:
+        link = await _link(paths, hello, environ=environ, start=start, timeout_seconds=timeout_seconds)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(link.sock))
+        return Wire(stream, link.connection, link.welcome)
+
+    wire = await find(timeout_seconds)
+    client = DaemonClient(wire, find=find, waits_for_start=start)
     try:
         async with trio.open_nursery() as nursery:
             await nursery.start(client.run)
@@ -392,7 +304,7 @@ async def open_client(
             raise group.exceptions[0] from group.exceptions[0].__cause__
         raise
     finally:
-        await trio.aclose_forcefully(stream)
+        await trio.aclose_forcefully(wire.stream)  # if nobody came to serve it
 
 
 async def _link(

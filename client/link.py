@@ -18,6 +18,7 @@ from mcpstated import __version__
 from mcpstated.protocol.connection import Connection
 from mcpstated.protocol.errors import DaemonUnavailable, InvalidInput
 from mcpstated.protocol.messages import (
+    BROKEN,
     PROTOCOL_MAX,
     PROTOCOL_MIN,
     SKEW,
@@ -54,6 +55,10 @@ class VersionSkew(DaemonUnavailable):
     """The two sides have no protocol version in common; the message names both and the remedy."""
 
 
+class _HelloNotUnderstood(DaemonUnavailable):
+    """The daemon did not take our hello for one."""
+
+
 class DaemonLink:
     """A greeted connection; `sock` does not block."""
 
@@ -72,7 +77,8 @@ def make_hello(role: str, *, environ: Mapping[str, str], shim_id: bytes = b"") -
     Args:
         role: `shim`, `library` or `cli`.
         environ: MCPSTATED_USER and MCPSTATED_WRITER (or mcpstate's names for them) say for whom.
-        shim_id: 16 random bytes for a shim, else empty.
+        shim_id: 16 random bytes, the same for all connections of one client; a program that will send nothing
+            again may leave it empty.
 
     Raises:
         InvalidInput: The user's name is not text.
@@ -103,6 +109,24 @@ def connect(
         DaemonUnavailable: Something else is in the socket's place, or the daemon refused this client.
     """
     deadline = time.monotonic() + timeout_seconds
+    try:
+        return _connect(paths, hello, deadline, on_wait)
+    except _HelloNotUnderstood:
+        if hello.role == "shim" or not hello.shim_id or hello.protocol_min > 1:
+            raise
+        return _connect(paths, _hello_of_version_1(hello), deadline, on_wait)
+
+
+def _hello_of_version_1(hello: Hello) -> Hello:
+    """Return the hello as a daemon of version 1 wants it, to which only shims say who they are."""
+    return Hello(
+        1, 1, hello.capabilities, hello.role, hello.build, b"", hello.user, hello.writer, hello.pid
+    )
+
+
+def _connect(
+    paths: Paths, hello: Hello, deadline: float, on_wait: Callable[[], None] | None
+) -> DaemonLink:
     sock = _open(paths.socket)
     try:
         peer = peer_of(sock)
@@ -200,6 +224,8 @@ def _welcome_in(message: Message) -> Welcome:
     assert isinstance(message, Goodbye)  # the connection lets nothing else come first
     if message.reason == SKEW:
         raise VersionSkew(message.text, hint="Run: mcpstated restart")
+    if message.reason == BROKEN:
+        raise _HelloNotUnderstood(message.text)
     if message.reason in (STOPPING, UPGRADING):
         raise DaemonNotReady(message.text)
     raise DaemonUnavailable(message.text or "The daemon refused the connection.")

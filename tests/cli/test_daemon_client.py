@@ -36,6 +36,7 @@ from mcpstated.protocol.messages import (
     Welcome,
 )
 from mcpstated.protocol.patches import Append
+from mcpstated.requests import Wire
 from mcpstated.watch import WATCH_BUFFER, WatchLagged
 
 INFO: dict[str, object] = {
@@ -95,11 +96,18 @@ async def conversation() -> AsyncIterator[tuple[DaemonClient, FakeDaemon]]:
     welcome = Welcome(1, [], "8", "instance", 4711, {})
     client_end.receive_data(daemon_end.send(welcome))
     client_end.next_event()
-    client = DaemonClient(ours, client_end, welcome)
+    client = DaemonClient(Wire(ours, client_end, welcome))
     async with trio.open_nursery() as nursery:
         await nursery.start(client.run)
         yield client, FakeDaemon(theirs, daemon_end)
         nursery.cancel_scope.cancel()
+
+
+def wire_of(client: DaemonClient) -> Wire:
+    """Return the connection that a client uses now."""
+    wire = client._requests._wire
+    assert wire is not None
+    return wire
 
 
 async def test_answers_find_their_callers_in_any_order() -> None:
@@ -212,7 +220,7 @@ async def test_a_caller_cancelled_while_its_frame_is_written_breaks_no_frame() -
     """Half a frame on the wire would end the connection for everybody who shares it."""
     async with conversation() as (client, daemon), trio.open_nursery() as nursery:
         is_writing, may_write = trio.Event(), trio.Event()
-        pipe = client._stream.send_stream  # type: ignore[attr-defined]
+        pipe = wire_of(client).stream.send_stream  # type: ignore[attr-defined]
         pass_on = pipe.send_all_hook
 
         async def hold() -> None:
@@ -324,7 +332,7 @@ async def test_fields_that_this_build_does_not_know_are_left_out() -> None:
 async def test_a_call_that_fits_no_frame_is_refused_here_and_the_connection_goes_on() -> None:
     """The daemon would have to cut the connection; so it never gets to see that frame."""
     async with conversation() as (client, daemon), trio.open_nursery() as nursery:
-        client._connection.max_frame_bytes = 1000
+        wire_of(client).connection.max_frame_bytes = 1000
         with pytest.raises(InvalidInput, match="1000 fit a frame"):
             await client.mint("research", {"text": "x" * 2000})
         with pytest.raises(InvalidInput, match="cannot be encoded"):
