@@ -119,14 +119,10 @@ def connect(
 
 def _hello_of_version_1(hello: Hello) -> Hello:
     """Return the hello as a daemon of version 1 wants it, to which only shims say who they are."""
-    return Hello(
-        1, 1, hello.capabilities, hello.role, hello.build, b"", hello.user, hello.writer, hello.pid
-    )
+    return Hello(1, 1, hello.capabilities, hello.role, hello.build, b"", hello.user, hello.writer, hello.pid)
 
 
-def _connect(
-    paths: Paths, hello: Hello, deadline: float, on_wait: Callable[[], None] | None
-) -> DaemonLink:
+def _connect(paths: Paths, hello: Hello, deadline: float, on_wait: Callable[[], None] | None) -> DaemonLink:
     sock = _open(paths.socket)
     try:
         peer = peer_of(sock)

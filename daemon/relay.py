@@ -214,8 +214,7 @@ class Relay:
         self._note_client(call)
         is_tool_call = call.method == "tools/call"
         if is_tool_call:
-            if message.mode == RESENT:
-                await self._running.wait_for(self._shim_id, seq)
+            await self._running.wait_for(self._shim_id, seq)
             self._running.begin(self._shim_id, seq)
             failpoint("relay.call_begun")
         pending = _Pending(call.id, call.method, era, is_silent=message.mode == KEPT)

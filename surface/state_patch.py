@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from mcpstated.protocol.errors import McpStateError
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.surface.parts import part_fields
-from mcpstated.surface.replies import metadata, receipt_fields
+from mcpstated.surface.replies import receipt_fields
 from mcpstated.surface.tool import REQUEST_KEY, Call, StateTool, Success, hints
 
 if TYPE_CHECKING:
-    from mcpstated.protocol.store import Touched
+    from mcpstated.protocol.store import HandleInfo, Touched
 
 _DESCRIPTION = """\
 Change parts of a state. Prefer this to state_save: it needs no version, it never conflicts, and the patches \
@@ -34,25 +34,23 @@ async def perform(call: Call) -> Success:
     receipt = await call.store.patch(call.caller, arguments.text("handle"), operations)
     fields = {**receipt_fields(receipt), "touched": [_touched_fields(touched) for touched in receipt.touched]}
     if arguments.flag("return_state"):
-        fields.update(await _newest_state(call, receipt.info.handle))
+        fields.update(await _state_after(call, receipt.info))
     return fields
 
 
-async def _newest_state(call: Call, handle: str) -> Success:
-    """Return the document as it is now, with its metadata: others may have patched it further.
+async def _state_after(call: Call, info: HandleInfo) -> Success:
+    """Return the document of the version that the reply names, whatever others have made of it since.
 
-    The patch is durable by now, so a failure to read must not look like a failure to write.
+    So the reply is the same if the call has to be answered again. The patch is durable by now, so a failure
+    to read must not look like a failure to write.
     """
     try:
-        snapshot = await call.store.load(call.caller, handle)
+        snapshot = await call.store.load(call.caller, info.handle, version=info.version)
     except McpStateError as error:
         return {
             "hint": f"The patch was applied, but the document could not be read afterwards: {error.message}"
         }
-    return {
-        **metadata(snapshot.info),
-        **part_fields(snapshot, path=None, max_bytes=call.limits.reply_budget_bytes),
-    }
+    return part_fields(snapshot, path=None, max_bytes=call.limits.reply_budget_bytes)
 
 
 def _touched_fields(touched: Touched) -> Success:

@@ -265,7 +265,7 @@ async def test_a_call_that_comes_again_while_it_runs_waits_for_the_first(data_di
     """Both runs at once would apply it twice."""
     shim_id = b"r" * 16
     async with daemon_in(data_dir) as daemon:
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with shim_at(daemon.socket, shim_id=shim_id) as shim:
                 await shim.handshake()
                 handle = await new_list(shim)
