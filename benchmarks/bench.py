@@ -33,6 +33,8 @@ class Counts:
     list_rounds: int = 12
     many_handles: int = 100_000
     lost_calls: int = 25
+    fair_rounds: int = 4
+    fair_calls: int = 250
 
 
 QUICK = Counts(
@@ -49,6 +51,8 @@ QUICK = Counts(
     list_rounds=2,
     many_handles=1_000,
     lost_calls=5,
+    fair_rounds=1,
+    fair_calls=40,
 )
 """Enough to see that everything works; its figures mean nothing."""
 

@@ -19,6 +19,15 @@ def rss_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
+def peak_rss_bytes(pid: int) -> int:
+    """Return the most resident memory that a process ever had, or what it has now where nobody counts."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return rss_bytes(pid)
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
 def total_rss_bytes(pids: Iterable[int]) -> int:
     """Return the resident memory of several processes together; shared pages count for each of them."""
     return sum(rss_bytes(pid) for pid in pids)

@@ -27,6 +27,7 @@ from environments import (
 from machine import describe
 from measures.calls import measure_big_document, measure_calls
 from measures.contention import measure_contention
+from measures.fairness import measure_fairness
 from measures.lost_writes import measure_lost_writes
 from measures.starts import measure_cold_start, measure_memory, measure_warm_start
 from measures.stores import measure_list, measure_many_handles
@@ -47,6 +48,7 @@ FIGURES: dict[str, Callable[[Bench], list[Row]]] = {
     "many": measure_many_handles,
     "tools": measure_tool_list,
     "lost": measure_lost_writes,
+    "fairness": measure_fairness,
 }
 
 

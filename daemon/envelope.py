@@ -7,18 +7,17 @@ out; nothing here knows a method but by name.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from mcpstated.protocol.salvage import ENDS_BYTES, salvage
 
 PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32602, -32603
 
 RequestId: TypeAlias = str | int
 
 _BOM = b"\xef\xbb\xbf"
-_LEXEMES = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _LINE_BREAKS = {0x2028: "\\u2028", 0x2029: "\\u2029", 0x85: "\\u0085"}
 
@@ -78,12 +77,18 @@ def read_line(line: bytes) -> Envelope:
     try:
         message = json.loads(text)
     except RecursionError:
-        return _salvage(text, "The message is nested too deeply to be read.")
+        return unread(line, "The message is nested too deeply to be read.")
     except ValueError as error:
         if "Exceeds the limit" in str(error):
-            return _salvage(text, "The message holds an integer of too many digits.")
+            return unread(line, "The message holds an integer of too many digits.")
         return Malformed(None, PARSE_ERROR, "The line is not JSON.")
     return _classify(message)
+
+
+def unread(line: bytes, reason: str) -> Malformed:
+    """Return what becomes of a line that is not parsed: refused, under its own id if that can be found."""
+    id_, method = salvage(line[:ENDS_BYTES], line[-ENDS_BYTES:])
+    return Malformed(id_, INVALID_PARAMS, reason, method)
 
 
 def write_line(message: dict[str, Any]) -> bytes:
@@ -133,31 +138,3 @@ def _classify(message: Any) -> Envelope:
     if usable_id is None:
         return Notice(method, params)
     return Call(usable_id, method, params)
-
-
-def _salvage(text: str, reason: str) -> Malformed:
-    """Return what can be saved of a JSON object that cannot be parsed whole: its `id` and its `method`.
-
-    Walks lexemes, not the structure, so depth does not matter. Example: in `{"a":[[[[...]]]],"id":7}`
-    the depth is back at 1 when `"id"` `:` `7` come by.
-    """
-    found: dict[str, Any] = {}
-    depth = 0
-    before: tuple[str, str] = ("", "")
-    for match in _LEXEMES.finditer(text):
-        lexeme = match.group()
-        if lexeme in "[{":
-            depth += 1
-        elif lexeme in "]}":
-            depth -= 1
-        elif depth == 1 and before[1] == ":" and before[0] in ('"id"', '"method"'):
-            with contextlib.suppress(ValueError):
-                found[before[0]] = json.loads(lexeme)
-        before = (before[1], lexeme)
-    id_, method = found.get('"id"'), found.get('"method"')
-    return Malformed(
-        id_ if _is_id(id_) else None,
-        INVALID_PARAMS,
-        reason,
-        method if isinstance(method, str) else "",
-    )

@@ -51,6 +51,7 @@ from mcpstated.daemon.session import Session
 from mcpstated.daemon.sessions import Sessions, SessionServices
 from mcpstated.daemon.status import Identity, status
 from mcpstated.daemon.stopping import TEXTS, Stop, watch_signals
+from mcpstated.daemon.shares import Shares
 from mcpstated.daemon.warmup import warm_up
 from mcpstated.protocol.directories import make_private_directory
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
@@ -257,6 +258,7 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
 
     try:
         async with trio.open_nursery() as storage:
+        shares=Shares(),
             await storage.start(engine.run)
             async with trio.open_nursery() as serving:
                 await serving.start(watch_signals, stop)

@@ -45,6 +45,7 @@ from mcpstated.daemon.envelope import (
     RequestId,
     error_line,
     read_line,
+    unread,
     write_line,
 )
 from mcpstated.daemon.failpoints import failpoint
@@ -182,13 +183,17 @@ class Relay:
                 self._running.end(self._shim_id, seq)
         self._pending.clear()
 
-    async def forward(self, message: Forward) -> None:
-        """Take one line of the client."""
+    async def forward(self, message: Forward, *, refusal: str | None = None) -> None:
+        """Take one line of the client.
+
+        Args:
+            refusal: Why the line is not even read, if that is so.
+        """
         failpoint("relay.line_received")
         if message.floor > self._floor:
             self._floor = message.floor
             self._note_settled(self._shim_id, message.floor)
-        envelope = read_line(message.line)
+        envelope = read_line(message.line) if refusal is None else unread(message.line, refusal)
         match envelope:
             case Call():
                 await self._forward_call(message, envelope)

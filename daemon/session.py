@@ -19,9 +19,12 @@ import trio
 from mcpstated.daemon.dispatch import WATCH, error_to_wire
 from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.feed import FeedLagged
+from mcpstated.daemon.intake import Intake
 from mcpstated.daemon.logs import log_event
 from mcpstated.daemon.outbox import Outbox, SlowReader
 from mcpstated.daemon.relay import Relay
+from mcpstated.daemon.shares import MARK_BYTES
+from mcpstated.daemon.weights import LARGE_BYTES, count_marks, marks_allowed, too_many_marks
 from mcpstated.protocol import fields
 from mcpstated.protocol.connection import Connection
 from mcpstated.protocol.errors import InvalidInput, McpStateError, to_payload
@@ -52,11 +55,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpstated.session")
 
-_RECEIVE_BYTES = 64 * 1024
 _HELLO_SECONDS = 10.0
 """How long a peer may take to say who it is."""
-_FRAME_SECONDS = 60.0
-"""How long a peer may take to end a frame that it began, counted from its last byte."""
 _FINISH_SECONDS = 30.0
 """How long calls of a shim that is gone may go on."""
 _ENVELOPE_BYTES = 64
@@ -90,8 +90,10 @@ class Session:
         self._sessions = sessions
         self._services = services
         self._pid = pid
-        limits = services.limits
+        limits = self._limits = services.limits
         self._connection = Connection("daemon", limits.max_frame_bytes)
+        self._share = services.shares.of(peer.pid)
+        self._intake = Intake(socket, self._connection, self._share)
         self._outbox = Outbox(
             max_unread_bytes=limits.max_unread_bytes, grace_seconds=limits.unread_grace_seconds
         )
@@ -148,18 +150,16 @@ class Session:
     async def _receive_hello(self) -> Hello | None:
         """Return the hello, or None after setting the farewell that answers a bad one."""
         with trio.move_on_after(_HELLO_SECONDS):
-            while (message := self._connection.next_event()) is None:
-                data = await self._socket.recv(_RECEIVE_BYTES)
-                if not data:
-                    return None
-                self._connection.receive_data(data)
+            message = await self._intake.next_message()
+            if message is None:
+                return None
             assert isinstance(message, Hello)  # nothing else may come first
             return self._examine(message)
         self._farewell = Goodbye(REFUSED, f"No hello came within {_HELLO_SECONDS:g} seconds.")
         return None
 
     def _examine(self, hello: Hello) -> Hello | None:
-        limits = self._services.limits
+        limits = self._limits
         if self._sessions.farewell is not None:
             self._farewell = self._sessions.farewell
             return None
@@ -192,6 +192,7 @@ class Session:
         self.hello = hello
         self._sessions.supersede(hello.shim_id)
         self.number = self._sessions.add(self)
+        self._share.sessions += 1
         self.connected_at_unix = services.dispatch.now_unix()
         log_event(
             log,
@@ -211,18 +212,19 @@ class Session:
                         services.build,
                         services.instance,
                         self._pid,
-                        {"max_frame_bytes": services.limits.max_frame_bytes},
+                        {"max_frame_bytes": self._limits.max_frame_bytes},
                     )
                 )
                 async with trio.open_nursery() as working:
                     await self._work(hello, working)
                 if self._farewell is not None:
-                    with trio.move_on_after(services.limits.unread_grace_seconds):
+                    with trio.move_on_after(self._limits.unread_grace_seconds):
                         await self._outbox.drained()
                 writing.cancel_scope.cancel()
         finally:
             self._outbox.close()
             self._sessions.remove(self.number)
+            self._share.sessions -= 1
             log_event(log, "info", "session closed", session=self.number)
 
     async def _work(self, hello: Hello, nursery: trio.Nursery) -> None:
@@ -235,7 +237,7 @@ class Session:
                 send=self._send,
                 room=self._outbox.room,
                 running=self._services.running,
-                max_line_bytes=self._services.limits.max_frame_bytes - _ENVELOPE_BYTES,
+                max_line_bytes=self._limits.max_frame_bytes - _ENVELOPE_BYTES,
                 note_settled=self._services.note_settled,
             )
             await nursery.start(self.relay.run)
@@ -254,36 +256,27 @@ class Session:
     async def _receive(self, nursery: trio.Nursery) -> None:
         """Read and start what the peer asks for until it ends the connection."""
         try:
-            while True:
-                while (message := self._connection.next_event()) is not None:
-                    await self._take(message, nursery)
-                data = await self._receive_bytes()
-                if not data:
-                    return
-                self._connection.receive_data(data)
+            while (message := await self._intake.next_message()) is not None:
+                await self._take(message, nursery)
+                await trio.lowlevel.checkpoint()  # the others' turn, however much has come at once
         except OSError as error:
             log_event(log, "debug", "peer vanished", session=self.number, error=type(error).__name__)
         except RemoteProtocolError as error:
             log_event(log, "debug", "peer broke the protocol", session=self.number, reason=str(error))
             self.part(BROKEN, str(error))
 
-    async def _receive_bytes(self) -> bytes:
-        if not self._connection.is_inside_frame:  # mostly so: between two frames a peer may take its time
-            return await self._socket.recv(_RECEIVE_BYTES)
-        with trio.move_on_after(_FRAME_SECONDS):
-            return await self._socket.recv(_RECEIVE_BYTES)
-        raise RemoteProtocolError(f"a frame stood unfinished for {_FRAME_SECONDS:g} seconds")
-
     async def _take(self, message: Message, nursery: trio.Nursery) -> None:
         if isinstance(message, Cancel):
             if (running := self._requests.get(message.id)) is not None:
                 running.cancel()
             return
+        self._share.note_request()
         await self._wait_for_room()
         if isinstance(message, Forward):
             assert self.relay is not None
             self.request_count += 1
-            await self.relay.forward(message)
+            refusal = None if self._weigh(message.line) else too_many_marks(self._limits)
+            await self.relay.forward(message, refusal=refusal)
         elif isinstance(message, Request):
             if message.id in self._requests:
                 raise RemoteProtocolError(f"the request {message.id} is already running")
@@ -293,8 +286,17 @@ class Session:
             failpoint("session.request_received")
             nursery.start_soon(self._answer, message, scope)
 
+    def _weigh(self, text: bytes) -> bool:
+        """Charge what it will cost to read a JSON text; False if that is too much to be done at all."""
+        if len(text) <= LARGE_BYTES:
+            return True
+        allowed = marks_allowed(self._limits)
+        marks = count_marks(text, stop_above=allowed)
+        self._share.charge(marks * MARK_BYTES)
+        return marks <= allowed
+
     async def _wait_for_room(self) -> None:
-        limit = self._services.limits.max_in_flight
+        limit = min(self._limits.max_in_flight, self._share.requests_at_once)
         if self.relay is not None:
             await self.relay.wait_below(limit)
         while len(self._requests) - len(self._watches) >= limit:
@@ -330,6 +332,9 @@ class Session:
     async def _perform(self, request: Request, caller: Caller) -> Message | None:
         """Return the answer to a request, or None if it was a watch that ended."""
         try:
+            for name, value in request.parameters.items():
+                if isinstance(value, str) and len(value) > LARGE_BYTES and not self._weigh(value.encode()):
+                    raise InvalidInput(too_many_marks(self._limits), field=name)
             if request.operation == WATCH:
                 await self._watch(request, caller)
                 return None
@@ -342,7 +347,7 @@ class Session:
         return Response(request.id, result)
 
     async def _watch(self, request: Request, caller: Caller) -> None:
-        if len(self._watches) >= self._services.limits.max_in_flight:
+        if len(self._watches) >= self._limits.max_watches:
             raise InvalidInput(
                 f"This connection already holds {len(self._watches)} watches.", field="operation"
             )
@@ -380,6 +385,7 @@ class Session:
             if not isinstance(message, Response | Failure):
                 return
             frame = self._connection.send(Failure(message.id, to_payload(error)))
+        self._share.charge(len(frame))
         await self._outbox.put(frame)
 
     def _queue(self, message: Message) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mcpstated.daemon.dispatch import Dispatch
     from mcpstated.daemon.relay import RunningCalls
     from mcpstated.daemon.session import Session
+    from mcpstated.daemon.shares import Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class SessionServices:
     running: RunningCalls
     note_settled: Callable[[bytes, int], None]
     limits: Limits
+    shares: Shares
     build: str
     instance: str
     default_user: str

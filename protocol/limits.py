@@ -28,6 +28,7 @@ class Limits:
     max_frame_bytes: int = 16 * MIB  # the connection ends with a reason
     max_sessions: int = 1_024  # the connection is refused with a reason
     max_in_flight: int = 128  # requests of one session; the daemon stops reading until one ends
+    max_watches: int = 16  # watches of one session; invalid_input
     max_unread_bytes: int = 8 * MIB  # output that a peer has not read; the session is closed
     unread_grace_seconds: float = 10.0  # how long the peer may take no byte at all before that
     reply_budget_bytes: int = 64 * 1024  # a load above it answers with the outline

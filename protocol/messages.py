@@ -278,6 +278,37 @@ def encode_message(message: Message, version: int = PROTOCOL_MAX) -> bytes:
     return packed
 
 
+_MAX_ITEMS = 1_024
+"""Values in one message of a client, at every level together: documents are text, so few are ever needed."""
+_SMALL_BYTES = 4_096
+
+
+def _unpack(payload: bytes, **bounds: object) -> object:
+    return msgpack.unpackb(payload, raw=False, strict_map_key=True, use_list=True, **bounds)
+
+
+def _unpack_from_client(payload: bytes) -> object:
+    """Return the value in a client's frame, which need not mean well.
+
+    A frame of nothing but empty maps would become a hundred times its size. So no container may announce more
+    values than any message has, and in a frame of any size the containers are counted as they come.
+    """
+    if len(payload) <= _SMALL_BYTES:
+        return _unpack(payload, max_array_len=_MAX_ITEMS, max_map_len=_MAX_ITEMS)
+    left = _MAX_ITEMS
+
+    def count(container: list[object] | dict[str, object]) -> object:
+        nonlocal left
+        left -= 1 + len(container)
+        if left < 0:
+            raise ValueError(f"a message holds more than {_MAX_ITEMS} values")
+        return container
+
+    return _unpack(
+        payload, max_array_len=_MAX_ITEMS, max_map_len=_MAX_ITEMS, list_hook=count, object_hook=count
+    )
+
+
 def decode_message(payload: bytes, known: dict[str, type[Message]], version: int = PROTOCOL_MAX) -> Message:
     """Return the message in `payload`.
 
@@ -289,7 +320,7 @@ def decode_message(payload: bytes, known: dict[str, type[Message]], version: int
         RemoteProtocolError: Not msgpack, not an array, an unknown name, wrong number or types of fields.
     """
     try:
-        array = msgpack.unpackb(payload, raw=False, strict_map_key=True, use_list=True)
+        array = _unpack_from_client(payload) if known is FROM_CLIENT else _unpack(payload)
     except Exception as error:  # msgpack raises its own and builtin types; all mean the same here
         raise RemoteProtocolError(f"a frame does not hold msgpack ({type(error).__name__})") from error
     if not isinstance(array, list) or not array or not isinstance(array[0], str):

@@ -1,0 +1,158 @@
+"""Everybody's share of one event loop: who must wait for others, and how long.
+
+The loop does one thing at a time, so what one process asks for is what all others wait for. While nobody
+else is at work a process may have all of it. In company it has only few requests running at once, and what
+it sends and asks for beyond a burst comes at a bounded rate. Nothing is refused for that: the session reads
+on later, and the rest waits in the socket. Opening connections is bounded in any case, for whoever connects
+again and again never asks for anything. Owned by the event loop's thread; the clock is trio's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import trio
+
+COMPANY_SECONDS = 5.0
+"""How long after its last request somebody counts as at work."""
+REQUESTS_ALONE = 16
+REQUESTS_IN_COMPANY = 4
+"""Requests of one session that run at once. More would not make it faster: the loop is what all wait for."""
+BURST_BYTES = 1024 * 1024
+BYTES_PER_SECOND = 2 * 1024 * 1024
+"""What a process may send and be sent in company, and how far it may be ahead of that."""
+MARK_BYTES = 16
+"""What a value in a large line costs, as if it were so many bytes more."""
+_DEBT_BYTES = 32 * 1024 * 1024
+"""Nobody is made to wait for more than this."""
+CONNECTION_BURST = 256
+CONNECTIONS_PER_SECOND = 64.0
+_LOOK_SECONDS = 0.1
+"""How often somebody who waits looks whether there still is company."""
+_KEPT_SHARES = 1_024
+
+
+class _Bucket:
+    """What may be used up at once, and how fast it fills again; may be overdrawn."""
+
+    __slots__ = ("_burst", "_filled_at", "_left", "_rate")
+
+    def __init__(self, burst: float, rate: float) -> None:
+        self._burst = burst
+        self._rate = rate
+        self._left = burst
+        self._filled_at = trio.current_time()
+
+    def take(self, amount: float, *, debt: float) -> None:
+        """Use some up, at most so far that `debt` is owed."""
+        self._left = max(-debt, self._filled() - amount)
+
+    def seconds_in_debt(self) -> float:
+        """Return how long it takes until nothing is owed any more."""
+        return max(0.0, -self._filled() / self._rate)
+
+    @property
+    def is_full(self) -> bool:
+        return self._filled() >= self._burst
+
+    def _filled(self) -> float:
+        now = trio.current_time()
+        self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
+        self._filled_at = now
+        return self._left
+
+
+class Share:
+    """What one process uses. All its sessions have the same one."""
+
+    __slots__ = ("_bytes", "_connections", "_shares", "sessions")
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._bytes = _Bucket(BURST_BYTES, BYTES_PER_SECOND)
+        self._connections = _Bucket(CONNECTION_BURST, CONNECTIONS_PER_SECOND)
+        self.sessions = 0
+        """Sessions that are open."""
+
+    def charge(self, size_bytes: int) -> None:
+        """Count what was received or sent."""
+        self._bytes.take(size_bytes, debt=_DEBT_BYTES)
+
+    async def pace(self) -> None:
+        """Return when this process may go on: at once while it is alone, or within its rate."""
+        while (seconds := self._bytes.seconds_in_debt()) and self.is_in_company:
+            await trio.sleep(min(seconds, _LOOK_SECONDS))
+
+    def note_request(self) -> None:
+        """Say that this process asks for something."""
+        self._shares.note_request(self)
+
+    @property
+    def is_in_company(self) -> bool:
+        """True if another process is at work."""
+        return self._shares.has_others(self)
+
+    @property
+    def requests_at_once(self) -> int:
+        """How many requests one session may have running now."""
+        return REQUESTS_IN_COMPANY if self.is_in_company else REQUESTS_ALONE
+
+    def may_connect(self) -> bool:
+        """Count one more connection, or return False if there were too many of late."""
+        if self._connections.seconds_in_debt():
+            return False
+        self._connections.take(1.0, debt=1.0)
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is lost by forgetting it."""
+        return not self.sessions and self._bytes.is_full and self._connections.is_full
+
+
+class Shares:
+    """The shares of all processes, and who was at work last."""
+
+    def __init__(self) -> None:
+        self._shares: OrderedDict[int, Share] = OrderedDict()
+        self._newest: tuple[Share, float] | None = None
+        """Who made the last request, and when."""
+        self._newest_other: tuple[Share, float] | None = None
+        """The last request of anybody else."""
+
+    def of(self, pid: int) -> Share:
+        """Return the share of a process; one that the system does not name gets one of its own."""
+        if not pid:
+            return Share(self)
+        share = self._shares.get(pid)
+        if share is None:
+            share = self._shares[pid] = Share(self)
+            self._forget_some()
+        self._shares.move_to_end(pid)
+        return share
+
+    def note_request(self, share: Share) -> None:
+        """Say that somebody asks for something."""
+        if self._newest is not None and self._newest[0] is not share:
+            self._newest_other = self._newest
+        self._newest = (share, trio.current_time())
+
+    def has_others(self, share: Share) -> bool:
+        """True if somebody else than `share` made a request a moment ago."""
+        seen = self._newest
+        if seen is not None and seen[0] is share:
+            seen = self._newest_other
+        return seen is not None and trio.current_time() - seen[1] < COMPANY_SECONDS
+
+    def _forget_some(self) -> None:
+        """Keep the table small: processes come and go, and their numbers with them."""
+        if len(self._shares) <= _KEPT_SHARES:
+            return
+        for pid, share in list(self._shares.items()):
+            if share.is_idle:
+                del self._shares[pid]
+        for pid, share in list(self._shares.items()):
+            if len(self._shares) <= 2 * _KEPT_SHARES:
+                return
+            if not share.sessions:
+                del self._shares[pid]
