@@ -12,6 +12,7 @@ dataclasses, subprocess.
 
 from __future__ import annotations
 
+import os
 import time
 
 from mcpstated.link import (
@@ -59,6 +60,7 @@ def ensure_daemon(
     timeout_seconds: float = 10.0,
     environ: Mapping[str, str],
     command: Sequence[str] | None = None,
+    creates_store: bool = True,
     on_wait: Callable[[], None] | None = None,
 ) -> DaemonLink:
     """Connect to the daemon of a store; start it if none runs.
@@ -69,6 +71,8 @@ def ensure_daemon(
             is started inherits a part of.
         command: What to start instead of the daemon of this installation; `--data-dir` and `--ready-fd`
             are added.
+        creates_store: False if the store has been there before: where it is gone, no daemon is started, so
+            that nobody takes an empty store for it.
         on_wait: Called at least four times a second while waiting; what it raises ends the search.
 
     Raises:
@@ -77,7 +81,9 @@ def ensure_daemon(
         DaemonNotReady: It did not start or answer in time.
         DaemonUnavailable: It said why it cannot start, or something forbids it; the text says so.
     """
-    search = _Search(paths, hello, time.monotonic() + timeout_seconds, environ, command, on_wait)
+    search = _Search(
+        paths, hello, time.monotonic() + timeout_seconds, environ, command, creates_store, on_wait
+    )
     try:
         return search.run()
     except DaemonNotReady as error:
@@ -98,6 +104,7 @@ class _Search:
 
     __slots__ = (
         "_command",
+        "_creates_store",
         "_deadline",
         "_environ",
         "_hello",
@@ -117,6 +124,7 @@ class _Search:
         deadline: float,
         environ: Mapping[str, str],
         command: Sequence[str] | None,
+        creates_store: bool,
         on_wait: Callable[[], None] | None,
     ) -> None:
         self._paths = paths
@@ -125,6 +133,7 @@ class _Search:
         self._deadline = deadline
         self._environ = environ
         self._command = command
+        self._creates_store = creates_store
         self._on_wait = on_wait
         self._lock: StartLock | None = None
         self._spawns = 0
@@ -169,6 +178,11 @@ class _Search:
             None if it is worth connecting again at once, else why it is not.
         """
         busy = DaemonNotReady("It is starting or leaving and does not listen.")
+        if not self._creates_store and not os.path.lexists(self._paths.lock):  # no daemon ever removes it
+            raise DaemonUnavailable(
+                f"The store in {self._paths.data_dir}, which this client used before, is gone.",
+                hint="Put it back, or start this client anew to begin with an empty one.",
+            )
         if self._lock is None:
             make_private_directory(self._paths.data_dir)
             try:
@@ -212,6 +226,7 @@ class _Search:
             environ=self._environ,
             deadline=self._deadline,
             command=self._command,
+            creates_store=self._creates_store,
             on_wait=self._on_wait,
         )
         reason = wait_until_ready(reading, deadline=self._deadline, on_wait=self._on_wait)

@@ -64,6 +64,7 @@ def spawn_daemon(
     environ: Mapping[str, str],
     deadline: float,
     command: Sequence[str] | None = None,
+    creates_store: bool = True,
     on_wait: Callable[[], None] | None = None,
 ) -> int:
     """Start a daemon that belongs to nobody, and return the pipe on which it says that it is ready.
@@ -73,6 +74,7 @@ def spawn_daemon(
     Args:
         deadline: On the monotonic clock.
         command: What to run instead of the daemon of this installation; the same options are added.
+        creates_store: False if the daemon is to refuse to start where there is no store.
         on_wait: Called at least four times a second while waiting; what it raises ends the start.
 
     Raises:
@@ -86,6 +88,8 @@ def spawn_daemon(
     if python_path:
         environment["PYTHONPATH"] = python_path
     options = ["--data-dir", paths.data_dir, "--ready-fd", str(READY_FD)]
+    if not creates_store:
+        options.append("--no-create")
     arguments = [interpreter_path(), "-I", "-S", _DETACH, paths.log, *command, *options]
     reading, writing = os.pipe()
     try:

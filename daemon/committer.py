@@ -18,7 +18,7 @@ import trio
 from mcpstated.daemon.backends.interface import Applied, Backend, Conflict, Outcome, Repeated
 from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.repeats import RepeatLog
-from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown
+from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown, StorageFull
 
 if TYPE_CHECKING:
     from mcpstated.daemon.cache import Cache, Entry
@@ -223,6 +223,8 @@ class Committer:
         )
         try:
             outcomes = await self._backend.append(changes, settled)
+        except StorageFull as error:
+            await self._commit_what_frees(batch, error)
         except McpStateError as error:
             self._fail(batch, error)
         except Exception as error:
@@ -243,6 +245,22 @@ class Committer:
             failpoint("commit.batch_durable")
             self._finish(batch, outcomes)
         self.batches += 1
+
+    async def _commit_what_frees(self, batch: list[Pending], error: StorageFull) -> None:
+        """Refuse a batch that the disk has no space for, but commit what must be possible all the same."""
+        freeing = [pending for pending in batch if pending.step.change.takes_away]
+        if len(freeing) in (0, len(batch)):
+            self._fail(batch, error)
+            return
+        self._fail([pending for pending in batch if not pending.step.change.takes_away], error)
+        sound = []
+        for pending in freeing:
+            if pending.entry.is_dropped:  # it built on one that was refused
+                pending.settle(Conflict())
+            else:
+                sound.append(pending)
+        if sound:
+            await self._commit(sound)
 
     def _finish(self, batch: list[Pending], outcomes: Sequence[Outcome]) -> None:
         applied: list[Pending] = []

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpstated.engine")
 
+EMPTY_STEP = 20
+"""Handles that are taken out of the trash in one transaction."""
 FLUSH_SECONDS = 20.0
 """How long the queue may take to become durable when the engine is told to stop."""
 
@@ -332,12 +334,15 @@ class Engine:
         """Remove one deleted handle for good, or all; return how many that were."""
         self._check_caller(caller)
         key = None if handle is None else self._key(caller, handle)
-        removed = await self._backend.empty_trash(
-            caller.space, caller.user, None if key is None else key.handle
-        )
+        handle_id = None if key is None else key.handle
+        removed, is_more = 0, True
+        while is_more:  # in small steps, for there may be next to no space on the disk
+            step = await self._backend.empty_trash(caller.space, caller.user, handle_id, limit=EMPTY_STEP)
+            removed += step
+            is_more = step >= EMPTY_STEP
+            await self._sweeper.purge()
         if key is not None and not removed:
             raise _not_in_trash(key)
-        await self._sweeper.purge()
         return removed
 
     async def load(self, caller: Caller, handle: str, *, version: int | None = None) -> Snapshot:

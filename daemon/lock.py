@@ -6,6 +6,7 @@ lock file is information for people; only the lock is the truth. Lock files are 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from typing import Self
@@ -41,8 +42,9 @@ class FileLock:
     def note(self, text: str) -> None:
         """Write what people find in the file; the lock must be held."""
         assert self._fd is not None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, text.encode(), 0)
+        with contextlib.suppress(OSError):  # on a full disk it goes unsaid
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, text.encode(), 0)
 
     @property
     def is_current(self) -> bool:

@@ -82,7 +82,7 @@ _GREETING_CONNECTIONS = 128
 """Connections above `max_sessions` that are let in, so that they can be told why they are refused."""
 
 
-def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None) -> int:
+def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None, creates_store: bool = True) -> int:
     """Run a daemon until it is asked to stop.
 
     Args:
@@ -90,6 +90,7 @@ def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None) -> int:
         ready_fd: A pipe on which to report that it serves or why not; closed afterwards.
 
     Returns:
+        creates_store: False to refuse to start where there is no store yet.
         The exit code: 0 after an orderly stop, 1 if it could not start or had to leave.
     """
     os.umask(0o077)
@@ -99,7 +100,7 @@ def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None) -> int:
     try:
         failpoints.arm(os.environ.get(failpoints.VARIABLE, ""))
         with _owned_directory(settings, to_terminal=ready_fd is None) as (lock, start_lock):
-            return trio.run(serve, settings, lock, start_lock, ready)
+            return trio.run(serve, settings, lock, start_lock, ready, creates_store)
     except BaseExceptionGroup as group:
         return _fail(ready, _first_error(group))
     except (McpStateError, OSError) as error:
@@ -188,7 +189,13 @@ def _answers(socket_path: str) -> bool:
         return True
 
 
-async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, ready: Ready) -> int:
+async def serve(
+    settings: DaemonSettings,
+    lock: FileLock,
+    start_lock: FileLock,
+    ready: Ready,
+    creates_store: bool = True,
+) -> int:
     """Serve one directory until asked to stop.
 
     Args:
@@ -197,6 +204,7 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
         ready: Told once the socket accepts.
 
     Returns:
+        creates_store: False to refuse to start where there is no store yet.
         The exit code of the daemon.
     """
     for complaint in settings.complaints:
@@ -205,7 +213,8 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
     feed = Feed()
     limits = settings.limits
     clock = StoreClock()
-    engine = Engine(SQLiteBackend(settings.database, limits=limits), clock=clock, limits=limits, feed=feed)
+    backend = SQLiteBackend(settings.database, limits=limits, creates_store=creates_store)
+    engine = Engine(backend, clock=clock, limits=limits, feed=feed)
     identity = Identity(os.getpid(), VERSION, secrets.token_hex(8), time.time())
     host = socket.gethostname().split(".")[0] or "localhost"
     sessions = Sessions()
@@ -252,6 +261,7 @@ async def serve(settings: DaemonSettings, lock: FileLock, start_lock: FileLock, 
                 start_lock=start_lock,
                 stop=stop,
             )
+        store_mark=engine.mark,
 
     async def watch_our_files() -> None:
         await watch_files(database=settings.database, lock=lock, listener=listener, stop=stop)

@@ -208,7 +208,7 @@ class Session:
                 self._queue(
                     Welcome(
                         min(hello.protocol_max, PROTOCOL_MAX),
-                        list(services.dispatch.capabilities),
+                        [*services.dispatch.capabilities, services.store_mark()],
                         services.build,
                         services.instance,
                         self._pid,

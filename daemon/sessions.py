@@ -32,6 +32,8 @@ class SessionServices:
     shares: Shares
     build: str
     instance: str
+    store_mark: Callable[[], str]
+    """Says which store this is (`mcpstated.protocol.store_mark`)."""
     default_user: str
 
 

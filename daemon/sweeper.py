@@ -119,7 +119,7 @@ class Sweeper:
 
     async def purge(self) -> None:
         """Remove what is left of handles that are gone for good."""
-        while await self._backend.purge(now=self._clock.now(), limit=STEP_ROWS) >= STEP_ROWS:
+        while await self._backend.purge(now=self._clock.now(), limit=STEP_ROWS):
             pass
 
     async def _trim_trash(self) -> None:

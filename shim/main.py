@@ -62,17 +62,22 @@ def run_shim(environ: Mapping[str, str], *, command: Sequence[str] | None = None
     output = Output(take_over_stdout())  # before anything is opened that could take a standard number
     parent = ParentWatch()
     shim_id = os.urandom(_SHIM_ID_BYTES)
+    creates_store = True
 
     def find(timeout_seconds: float, on_wait: Callable[[], None]) -> DaemonLink:
         # All of it again each time: a directory or a daemon that was wrong may have been put right.
-        return ensure_daemon(
+        nonlocal creates_store
+        link = ensure_daemon(
             paths_from_environment(environ),
             make_hello("shim", environ=environ, shim_id=shim_id),
             timeout_seconds=timeout_seconds,
             environ=environ,
             command=command,
+            creates_store=creates_store,
             on_wait=on_wait,
         )
+        creates_store = False  # if it is gone later, somebody removed it: an empty one would hide that
+        return link
 
     try:
         Relay(STDIN, output, parent, find).run()

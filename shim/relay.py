@@ -16,9 +16,10 @@ import select
 import time
 
 from mcpstated.launch import DaemonNotReady, DaemonNotRunning
-from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
+from mcpstated.protocol.errors import DaemonUnavailable, McpStateError, StoreReplaced
 from mcpstated.protocol.frames import DEFAULT_MAX_FRAME_BYTES
-from mcpstated.protocol.messages import FRESH, STOPPING, Deliver, Settled
+from mcpstated.protocol.messages import FRESH, KEPT, RESENT, STOPPING, Deliver, Settled
+from mcpstated.protocol.store_mark import is_successor, mark_in
 from mcpstated.shim.descriptors import note
 from mcpstated.shim.ending import Ending
 from mcpstated.shim.lines import KEPT_BYTES, LineReader, Skipped
@@ -79,6 +80,10 @@ class Relay:
         self._trouble: McpStateError = DaemonUnavailable("No daemon was found.")
         """Why the last attempt brought no answers."""
         self._ending = Ending(now)
+        self._store: tuple[str, int] | None = None
+        """The store that was used last, as its daemon named it."""
+        self._has_news = False
+        """True while the client has yet to be told that the store is another one."""
 
     def run(self) -> None:
         """Relay until the client is gone, or has ended its input and read the answers."""
@@ -155,10 +160,44 @@ class Relay:
         self._ending.note_connected(now)
         self._session = DaemonSession(link, now)
         self._lines.max_line_bytes = self._session.max_line_bytes
+        self._recognise(link)
+        has_told = False
         for seq, mode, line in self._unsettled.replay():
-            self._forward(seq, mode, line)
+            if mode != KEPT and self._tell_news(seq, line, was_forwarded=mode == RESENT):
+                has_told = True
+            else:
+                self._forward(seq, mode, line)
+        self._has_news = self._has_news and not has_told
         self._session.flush()
         self._read_messages()  # some may have come with the welcome
+
+    def _recognise(self, link: DaemonLink) -> None:
+        """Note which store this is, and whether it can be the one that was used before."""
+        found, known = mark_in(link.welcome.capabilities), self._store
+        if found is not None:
+            self._has_news = self._has_news or (known is not None and not is_successor(found, known))
+            self._store = found
+
+    def _tell_news(self, seq: int, line: bytes, *, was_forwarded: bool) -> bool:
+        """Refuse a tool call if the store is another one: all that were under way, or else the next.
+
+        What a daemon may have applied to the store that was there before is not sent to this one.
+        """
+        if not self._has_news:
+            return False
+        from mcpstated.shim.standin import answer_to_call  # imports json, for once
+
+        error = StoreReplaced(
+            "Nothing was done: the store is not the one that this client used before. It was removed, "
+            "replaced or put back from a backup.",
+            hint="Load or list to see what is there, then go on.",
+        )
+        answer = answer_to_call(line, error, was_forwarded=was_forwarded)
+        if answer is None or not self._unsettled.settle(seq):
+            return False
+        note(error.message)
+        self._output.put(answer)
+        return True
 
     def _meanwhile(self) -> None:
         """Do what needs no daemon, while one is looked for.
@@ -227,7 +266,10 @@ class Relay:
             seq = self._unsettled.add(line)
             if len(self._unsettled) == 1:
                 self._retry.note_first_line(time.monotonic())
-            self._forward(seq, FRESH, line)
+            if self._tell_news(seq, line, was_forwarded=False):
+                self._has_news = False
+            else:
+                self._forward(seq, FRESH, line)
 
     def _refuse(self, line: Skipped) -> None:
         from mcpstated.shim.skipped import answer_to_skipped  # imports json and re, for once

@@ -44,6 +44,29 @@ def answers_without_daemon(line: bytes, reason: McpStateError, *, was_forwarded:
     return [_error(id_, _UNAVAILABLE, _text(DaemonUnavailable(reason.message, **_hint(reason))))]
 
 
+def answer_to_call(line: bytes, reason: McpStateError, *, was_forwarded: bool) -> bytes | None:
+    """Return the line that refuses a tool call for `reason`; None if it is not a tool call.
+
+    Args:
+        was_forwarded: The daemon of the store that was there before had it, and may have applied it.
+    """
+    try:
+        message = json.loads(line.removeprefix(_BOM))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("method") != "tools/call":
+        return None
+    id_, params = message.get("id"), message.get("params")
+    if type(id_) is not str and type(id_) is not int:
+        return None
+    if was_forwarded:
+        reason = OutcomeUnknown(
+            f"The call may or may not have been applied to the store that was there before. {reason.message}",
+            **reason.details,
+        )
+    return _line({"id": id_, "result": _tool_result(params, reason)})
+
+
 def _said(params: object, reason: McpStateError, was_forwarded: bool) -> McpStateError:
     if not was_forwarded:
         return DaemonUnavailable(f"Nothing was done: {reason.message}", **_hint(reason))

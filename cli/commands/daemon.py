@@ -25,12 +25,17 @@ from mcpstated.protocol.settings import LOG_LEVELS
     type=click.Choice(LOG_LEVELS),
     help="How much goes into the log.  [env: MCPSTATED_LOG_LEVEL; default: info]",
 )
+@click.option("--no-create", is_flag=True, hidden=True, help="Refuse to start if there is no store yet.")
 @click.option(
     "--ready-fd", type=click.IntRange(min=0), hidden=True, help="Where to say that it is ready, or why not."
 )
 @pass_invocation
 def command(
-    invocation: Invocation, idle_seconds: float | None, log_level: str | None, ready_fd: int | None
+    invocation: Invocation,
+    idle_seconds: float | None,
+    log_level: str | None,
+    no_create: bool,
+    ready_fd: int | None,
 ) -> int:
     """Run the daemon in the foreground, until Ctrl-C or `mcpstated stop`.
 
@@ -46,4 +51,4 @@ def command(
         raise
     from mcpstated.daemon.main import run_daemon
 
-    return run_daemon(settings, ready_fd=ready_fd)
+    return run_daemon(settings, ready_fd=ready_fd, creates_store=not no_create)

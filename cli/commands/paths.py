@@ -50,6 +50,7 @@ def files_of(settings: DaemonSettings) -> list[tuple[str, str, str]]:
         ("database", settings.database, "the states"),
         ("database_wal", f"{settings.database}-wal", "the newest changes of them"),
         ("database_shm", f"{settings.database}-shm", "an index of those"),
+        ("database_reserve", f"{settings.database}-reserve", "nothing; space for clearing up a full disk"),
         ("config", paths.config, "settings, yours to write"),
         ("socket", paths.socket, "where the daemon listens"),
         ("lock", paths.lock, "held while it runs"),

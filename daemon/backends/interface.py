@@ -305,8 +305,8 @@ class Backend(Protocol):
         """Return deleted handles that can be brought back, the last deleted first."""
         ...
 
-    async def empty_trash(self, space: Space, user: str, handle: HandleId | None) -> int:
-        """Take one deleted handle, or all, out of the trash for `purge`; return how many that were."""
+    async def empty_trash(self, space: Space, user: str, handle: HandleId | None, *, limit: int) -> int:
+        """Take one deleted handle, or up to `limit`, out of the trash for `purge`; return how many."""
         ...
 
     async def trim_trash(self, *, keep_handles: int, keep_bytes: int) -> int:

@@ -11,37 +11,52 @@ import contextlib
 import os
 import secrets
 import stat
+import struct
 from pathlib import Path
-from urllib.parse import quote
 
 import apsw
 
 from mcpstated.daemon.backends.faults import extended_code
 from mcpstated.daemon.backends.interface import StoreRefused
-from mcpstated.daemon.backends.schema import check_identity, create, migrate
+from mcpstated.daemon.backends.schema import check_identity, check_numbers, create, migrate
 from mcpstated.daemon.failpoints import failpoint
 
+_MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES, _USER_VERSION_OFFSET, _APPLICATION_ID_OFFSET = 100, 60, 68
+"""Where a database file says what it is (https://sqlite.org/fileformat2.html, section 1.3)."""
 _SHARED_MEMORY_FAULTS = (apsw.SQLITE_IOERR_SHMSIZE, apsw.SQLITE_IOERR_SHMMAP, apsw.SQLITE_IOERR_SHMOPEN)
 """What SQLite reports if the index of the write-ahead log finds no room on the disk."""
 BUSY_TIMEOUT_MS = 5_000
 """How long a statement waits while another program holds the database's lock."""
 AUTOCHECKPOINT_PAGES = 1_000
 """Pages in the write-ahead log after which a commit moves them into the database (4 MiB)."""
+RESTORE_SUFFIX = ".restore"
+"""What the name of a restored store adds until it is in place; meanwhile the store is not opened."""
 QUICK_CHECK_MAX_BYTES = 256 * 1024 * 1024
 """Larger files are not read through at every start; their pages are still checked as they are read."""
 
 
-def prepare(path: Path, vfs: str | None = None) -> None:
+def prepare(path: Path, vfs: str | None = None, creates: bool = True) -> None:
     """Make sure that a database file is there, and that it is one of ours. Runs in any thread.
 
+    Args:
+        creates: False to refuse to make one.
+
     Raises:
-        StoreRefused: Something else is there. Nothing was changed.
+        StoreRefused: Something else is there, or nothing where something must be. Nothing was changed.
     """
+    _refuse_half_restored(path)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if creates:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.stat()
     except FileNotFoundError:
         _refuse_orphaned_log(path)
+        if not creates:
+            raise StoreRefused(
+                f"{path}, which a client used before, is gone. Put it back; or start that client anew, or "
+                "run `mcpstated daemon`, to begin with an empty store."
+            ) from None
         _create_file(path, vfs)
         return
     except OSError as error:
@@ -50,7 +65,8 @@ def prepare(path: Path, vfs: str | None = None) -> None:
         raise StoreRefused(f"{path} is not a file; it was left as it is.")
     if found.st_size == 0:
         raise StoreRefused(f"{path} is empty, and a store never is; it was left as it is.")
-    _check_stranger(path, vfs)
+    check_header(path)
+    _forget_memory_of_log(path)
 
 
 def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
@@ -108,20 +124,46 @@ def is_for_space(refused: StoreRefused) -> bool:
     return isinstance(cause, apsw.IOError) and extended_code(cause) in _SHARED_MEMORY_FAULTS
 
 
-def _check_stranger(path: Path, vfs: str | None) -> None:
-    """Look at a file's header without touching its log, its locks or anything beside it."""
+def check_header(path: Path) -> None:
+    """Look whether a file says that it is a store of ours, without touching anything beside it.
+
+    Not through SQLite: after a full disk kept the log from being folded, the database alone looks damaged.
+
+    Raises:
+        StoreRefused: It is something else, or too new.
+    """
     try:
-        db = apsw.Connection(
-            f"file:{quote(str(path))}?mode=ro&immutable=1",
-            flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
-            vfs=vfs,
-        )
+        with path.open("rb") as stream:
+            header = stream.read(_HEADER_BYTES)
+    except OSError as error:
+        raise StoreRefused(f"{path} cannot be opened: {error.strerror}. It was left as it is.") from error
+    if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
+        raise StoreRefused(f"{path} is not a database; it was left as it is.")
+    (version,) = struct.unpack_from(">i", header, _USER_VERSION_OFFSET)
+    (application_id,) = struct.unpack_from(">i", header, _APPLICATION_ID_OFFSET)
+    check_numbers(application_id, version, str(path))
+
+
+def _forget_memory_of_log(path: Path) -> None:
+    """Let the log that a crash left be read from the disk, not from the system's memory of it.
+
+    After a failed flush the system may hold in memory what never got to the disk, and call it clean. If
+    such a commit were believed now, later ones would stand on it, and a power cut would take them all.
+    """
+    if not _has_log(path) or not hasattr(os, "posix_fadvise"):
+        return
+    log = _beside(path, "-wal")
+    try:
+        descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            check_identity(db, str(path))
+            os.fsync(descriptor)  # what can still be written is kept in memory until it is
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
-            db.close()
-    except apsw.Error as error:
-        raise StoreRefused(_reason(path, error)) from error
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreRefused(
+            f"{log} cannot be read back from the disk: {error.strerror}. It was left as it is."
+        ) from error
 
 
 def _create_file(path: Path, vfs: str | None) -> None:
@@ -170,6 +212,15 @@ def _refuse_orphaned_log(path: Path) -> None:
         )
 
 
+def _refuse_half_restored(path: Path) -> None:
+    restored = _beside(path, RESTORE_SUFFIX)
+    if restored.exists():
+        raise StoreRefused(
+            f"A restore of {path} was interrupted. Run `mcpstated restore` again to finish it; or, to go on "
+            f"with the store as it was, remove {restored}."
+        )
+
+
 def _refuse_damage(db: apsw.Connection, path: Path) -> None:
     verdict = db.execute("PRAGMA quick_check(1)").get
     if verdict != "ok":
@@ -185,6 +236,10 @@ def _reason(path: Path, error: apsw.Error) -> str:
         return f"{path} is locked by another program."
     if isinstance(error, apsw.FullError):
         return f"{path} cannot be set up: the disk is full."
+    if isinstance(error, apsw.ReadOnlyError):
+        return f"{path} cannot be written to: it, its directory or the disk is read-only."
+    if isinstance(error, apsw.CantOpenError) and path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return f"{path} cannot be opened: this user may not read and write it. It was left as it is."
     return f"{path} cannot be opened: {error}."
 
 
@@ -202,4 +257,6 @@ def _has_log(path: Path) -> bool:
 
 
 def _beside(path: Path, suffix: str) -> Path:
+    if path.is_symlink():  # SQLite goes by the file that the link leads to
+        path = path.resolve()
     return path.with_name(path.name + suffix)

@@ -11,7 +11,7 @@ import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,9 +45,7 @@ def allocate(descriptor: int, size_bytes: int) -> None:
 class Reserve:
     """The file that holds the space. Used by one thread at a time."""
 
-    def __init__(
-        self, database: Path, size_bytes: int, *, allocate: Callable[[int, int], None] = allocate
-    ) -> None:
+    def __init__(self, database: Path, size_bytes: int) -> None:
         """Name it; nothing is touched before `take`.
 
         Args:
@@ -55,7 +53,6 @@ class Reserve:
         """
         self.path = database.with_name(database.name + SUFFIX)
         self._wanted_bytes = size_bytes
-        self._allocate = allocate
         self._is_held = size_bytes == 0
         self._is_impossible = size_bytes == 0
 
@@ -101,7 +98,7 @@ class Reserve:
             return False
         try:
             with self._open() as descriptor:
-                held_bytes = os.fstat(descriptor).st_blocks * 512
+                held_bytes = os.fstat(descriptor).st_size
                 os.ftruncate(descriptor, 0)
                 os.fsync(descriptor)
         except OSError:
@@ -122,7 +119,7 @@ class Reserve:
         if found.st_size >= size_bytes and found.st_blocks * 512 >= size_bytes:
             return
         try:
-            self._allocate(descriptor, size_bytes)
+            allocate(descriptor, size_bytes)
         except OSError:
             with contextlib.suppress(OSError):  # what was got of it may be all that somebody else needs
                 os.ftruncate(descriptor, found.st_size)

@@ -4,9 +4,8 @@
     write that       tried; if the disk is full, again once the write-ahead log was folded back, and again
     takes away       once the reserve was given up
 
-The log is folded back without being cut, so its file stays as room that nobody else can take. Folding needs
-room itself: for the pages by which the database grows. Near a full disk it is therefore done early enough
-for the reserve to hold them.
+Folding the log back into the database needs room itself: for the pages by which the database grows. Near a
+full disk it is therefore done early enough for the reserve to hold them.
 """
 
 from __future__ import annotations
@@ -44,6 +43,8 @@ class Room:
         self._wal = f"{path}-wal"
         self._reserve = reserve
         self._wal_max_bytes = wal_max_bytes
+        self._had_space = True
+        """As of the last look; what changes is said once."""
 
     def write(self, db: apsw.Connection, work: Callable[[], T], *, takes_away: bool) -> T:
         """Run one write transaction.
@@ -64,15 +65,16 @@ class Room:
             if not _is_full(db, error):
                 raise
             result = self._write_again(db, work, takes_away=takes_away)
-        if not takes_away:
-            self._keep_log_short(db)
+        self._keep_log_short(db)
         return result
 
     def look(self) -> None:
-        """Set the reserve aside again if that is possible by now."""
-        was_held = self._reserve.is_held
-        if self._reserve.look() and not was_held:
-            log_event(log, "info", "disk space was set aside again")
+        """Set the reserve aside, if that is possible by now."""
+        had_space, self._had_space = self._had_space, self._reserve.look()
+        if had_space and not self._had_space:
+            log_event(log, "warning", "disk was too full to set space aside", path=self._path)
+        elif self._had_space and not had_space:
+            log_event(log, "info", "disk space was set aside again", path=self._path)
 
     def _write_again(self, db: apsw.Connection, work: Callable[[], T], *, takes_away: bool) -> T:
         self._fold_log(db)
@@ -82,6 +84,7 @@ class Room:
             if not (_is_full(db, error) and takes_away and self._reserve.give_up()):
                 raise
         log_event(log, "warning", "reserve was given up to the full disk", path=self._path)
+        self._fold_log(db)  # before anything else takes what that needs: then the log's own file is room
         return work()
 
     def _require_room(self, db: apsw.Connection) -> None:
@@ -91,25 +94,36 @@ class Room:
                 "reached its limit: nothing was stored. Reading still works. Close that program, then try "
                 "again."
             )
-        if not self._reserve.take():
-            free: Any = db.pragma("freelist_count")
-            page_size: Any = db.pragma("page_size")
-            if free * page_size < self._reserve.size_bytes:  # else the database has the room inside
-                raise apsw.FullError("the space that is left is kept for taking things away")
+        if self._reserve.take():
+            return
+        free: Any = db.pragma("freelist_count")
+        page_size: Any = db.pragma("page_size")
+        if free * page_size >= self._reserve.size_bytes:  # the database has the room inside
+            return
+        if not (_cut_log(db) and self._reserve.take()):
+            raise apsw.FullError("the space that is left is kept for taking things away")
 
     def _keep_log_short(self, db: apsw.Connection) -> None:
         reserve_bytes = self._reserve.size_bytes
-        is_nearly_full = _free_bytes(self._directory) < _NEARLY_FULL * reserve_bytes
-        if is_nearly_full and self._growth(db) > reserve_bytes // 2:
+        left_bytes = free_bytes(self._directory)
+        if left_bytes > _NEARLY_FULL * reserve_bytes:
+            return
+        if left_bytes <= reserve_bytes or self._growth(db) > reserve_bytes // 2:
             self._fold_log(db)
 
     def _fold_log(self, db: apsw.Connection) -> None:
-        """Move the log into the database if there is room for it, and begin it anew in the same file."""
-        if self._growth(db) > _free_bytes(self._directory):
+        """Move the log into the database if there is room for it, and begin it anew.
+
+        Without a reserve the log's file is not cut: it is room that nobody else can take.
+        """
+        if self._growth(db) > free_bytes(self._directory):
             return
         db.set_busy_timeout(_FOLD_WAIT_MS)
         try:
-            db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            if self._reserve.is_held:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            else:
+                db.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
         except apsw.Error as error:
             log_event(log, "warning", "log could not be folded", error=type(error).__name__)
         finally:
@@ -123,10 +137,12 @@ class Room:
 
 
 def _cut_log(db: apsw.Connection) -> bool:
-    """Move the log into the database and cut it, unless somebody reads from it."""
+    """Move the log into the database and cut it; False if there is no room, or somebody reads from it."""
     db.set_busy_timeout(0)
     try:
         is_busy, _frames, _moved = next(iter(db.execute("PRAGMA wal_checkpoint(TRUNCATE)")))
+    except apsw.FullError:
+        return False
     finally:
         db.set_busy_timeout(BUSY_TIMEOUT_MS)
     return not is_busy
@@ -136,7 +152,8 @@ def _is_full(db: apsw.Connection, error: apsw.Error) -> bool:
     return isinstance(refined(db, error), apsw.FullError)
 
 
-def _free_bytes(directory: str) -> int:
+def free_bytes(directory: str) -> int:
+    """Return how much space the disk has for this user."""
     disk = os.statvfs(directory)
     return disk.f_bavail * disk.f_frsize
 

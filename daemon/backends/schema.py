@@ -151,8 +151,11 @@ def check_identity(db: apsw.Connection, path: str) -> int:
     Raises:
         StoreRefused: It is another program's database, or comes from a newer version of this one.
     """
-    application_id = db.pragma("application_id")
-    version = db.pragma("user_version")
+    return check_numbers(db.pragma("application_id"), db.pragma("user_version"), path)
+
+
+def check_numbers(application_id: object, version: object, path: str) -> int:
+    """Return the schema's version. Raises StoreRefused as `check_identity` does."""
     if application_id != APPLICATION_ID:
         raise StoreRefused(f"{path} is a database of another program; it was left as it is.")
     if not isinstance(version, int) or version < 1:

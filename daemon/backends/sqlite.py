@@ -43,7 +43,7 @@ from mcpstated.daemon.backends.reserve import Reserve
 from mcpstated.daemon.backends.room import Room
 from mcpstated.daemon.failpoints import failpoint
 from mcpstated.daemon.repeats import RepeatLog
-from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown
+from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown, StorageFull
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FEW_ROWS = 20
+"""How many rows one transaction removes where the disk has no room for more."""
 OPEN_SECONDS = 10.0
 """How long the system may take to open a file."""
 CLOSE_SECONDS = 10.0
@@ -60,12 +62,16 @@ CLOSE_SECONDS = 10.0
 class SQLiteBackend:
     """A store in one SQLite file. See `Backend` for what each method promises."""
 
-    def __init__(self, path: Path | str, *, limits: Limits, vfs: str | None = None) -> None:
+    def __init__(
+        self, path: Path | str, *, limits: Limits, vfs: str | None = None, creates_store: bool = True
+    ) -> None:
         """Name the file; nothing is touched before `open`.
 
         Args:
             vfs: The SQLite VFS to go through; None for the system's.
+            creates_store: False to refuse to open a store that is not there.
         """
+        self._creates_store = creates_store
         self._path = Path(path)
         self._limits = limits
         self._vfs = vfs
@@ -73,14 +79,14 @@ class SQLiteBackend:
         self._reader: apsw.AsyncConnection | None = None
         self._errors = RepeatLog(logging.getLogger("mcpstated.engine"))
         self._place = Place(self._path)
-        self._files = Path(os.path.realpath(self._path))
+        self._files = Path(os.path.realpath(self._path)) if self._path.is_symlink() else self._path
         """What the other files stand beside, if the path is a link."""
         self._reserve = Reserve(self._files, limits.reserve_bytes)
         self._room = Room(self._files, self._reserve, wal_max_bytes=limits.wal_max_bytes)
 
     async def open(self) -> Opened:
         """Open or create the file and check it. Raises: StoreRefused."""
-        await trio.to_thread.run_sync(opening.prepare, self._path, self._vfs)
+        await trio.to_thread.run_sync(opening.prepare, self._path, self._vfs, self._creates_store)
         try:
             return await self._open()
         except StoreRefused as refused:
@@ -165,9 +171,9 @@ class SQLiteBackend:
         """Return deleted handles that can be brought back."""
         return await self._read("trash", reading.trash, space, user, now, limit)
 
-    async def empty_trash(self, space: Space, user: str, handle: HandleId | None) -> int:
+    async def empty_trash(self, space: Space, user: str, handle: HandleId | None, *, limit: int) -> int:
         """Let deleted handles be purged."""
-        return await self._write("empty_trash", sweeping.empty_trash, space, user, handle)
+        return await self._write("empty_trash", sweeping.empty_trash, space, user, handle, limit)
 
     async def trim_trash(self, *, keep_handles: int, keep_bytes: int) -> int:
         """Let the oldest of every trash that is too large be purged."""
@@ -180,8 +186,11 @@ class SQLiteBackend:
         return await self._write("expire", sweeping.expire, now, limit, owner)
 
     async def purge(self, *, now: float, limit: int) -> int:
-        """Remove rows of deleted handles."""
-        return await self._write("purge", sweeping.purge, now, limit)
+        """Remove rows of deleted handles; only a few in one transaction if the disk has no room for many."""
+        try:
+            return await self._write("purge", sweeping.purge, now, limit)
+        except StorageFull:
+            return await self._write("purge", sweeping.purge, now, min(limit, FEW_ROWS))
 
     async def forget_settled(self, settled: Mapping[bytes, int]) -> None:
         """Remove ledger rows that their shims have settled."""

@@ -81,15 +81,15 @@ def purge(db: apsw.Connection, now: float, limit: int) -> int:
     return in_transaction(db, work, step="purge")
 
 
-def empty_trash(db: apsw.Connection, space: Space, user: str, handle: HandleId | None) -> int:
-    """Let one deleted handle, or all, be purged. See `Backend.empty_trash`."""
+def empty_trash(db: apsw.Connection, space: Space, user: str, handle: HandleId | None, limit: int) -> int:
+    """Let one deleted handle, or some, be purged. See `Backend.empty_trash`."""
 
     def work() -> int:
         db.execute(
-            "UPDATE handles SET trash_until = NULL"
+            "UPDATE handles SET trash_until = NULL WHERE id IN (SELECT id FROM handles"
             " WHERE space = :space AND user = :user AND trash_until IS NOT NULL"
-            " AND (:handle IS NULL OR handle = :handle)",
-            {"space": space, "user": user, "handle": handle},
+            " AND (:handle IS NULL OR handle = :handle) ORDER BY deleted_at LIMIT :limit)",
+            {"space": space, "user": user, "handle": handle, "limit": limit},
         )
         return db.changes()
 

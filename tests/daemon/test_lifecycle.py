@@ -87,6 +87,7 @@ async def test_a_socket_that_was_removed_is_bound_again(data_dir: Path) -> None:
                 assert "daemon" in await client.request("status")
 
 
+@pytest.mark.requirement("C18")
 async def test_it_steps_down_when_its_directory_is_gone(data_dir: Path) -> None:
     """P1: nothing may be acknowledged into a file that nobody can find again."""
     async with daemon_in(data_dir) as daemon, client_at(daemon.socket) as client:
@@ -99,7 +100,7 @@ async def test_it_steps_down_when_its_directory_is_gone(data_dir: Path) -> None:
     assert not data_dir.exists()
 
 
-@pytest.mark.requirement("P1")
+@pytest.mark.requirement("P1", "C18")
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 async def test_no_write_is_acknowledged_into_a_database_that_is_gone(data_dir: Path, how: str) -> None:
     """The very next write fails: nobody may be told that something is stored where nobody finds it."""

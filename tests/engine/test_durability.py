@@ -10,10 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from mcpstated.daemon.testing import ManualTime, RunningEngine, open_engine
+from mcpstated.daemon.testing import GatedBackend, ManualTime, RunningEngine, open_engine
 from mcpstated.protocol.documents import Document, dump
 from mcpstated.protocol.patches import Append, SetKey
 from mcpstated.protocol.store import Caller
+from support.faulty_disk import FaultyDisk
 
 
 @pytest.mark.requirement("P1")
@@ -83,6 +84,7 @@ async def test_a_batch_that_is_held_is_neither_answered_nor_read(
         assert (await store.load(alice, handle)).document == {"n": 1}
 
 
+@pytest.mark.requirement("C26")
 async def test_the_pragmas_are_those_that_durability_rests_on(path: Path, engine: RunningEngine) -> None:
     """What durable means is what happens: read back from the connection that writes."""
 
@@ -99,6 +101,28 @@ async def test_the_pragmas_are_those_that_durability_rests_on(path: Path, engine
         "foreign_keys": 1,
         "journal_size_limit": 64 * 1024 * 1024,
     }
+
+
+@pytest.mark.requirement("C26")
+async def test_an_acknowledged_write_costs_one_flush_of_the_log(path: Path, alice: Caller) -> None:
+    """C26: one write is one flush before its answer, and a crowd that waits together shares one."""
+    disk = FaultyDisk(f"counted-{path.parent.parent.name}")
+    try:
+        async with open_engine(path, backend=GatedBackend(path, vfs=disk.name)) as running:
+            handle = (await running.store.mint(alice, kind="a", document={"l": []})).info.handle
+            before = disk.syncs["-wal"]
+            for number in range(10):
+                await running.store.patch(alice, handle, [Append("l", number)])
+            assert disk.syncs["-wal"] == before + 10
+            running.backend.hold()
+            async with trio.open_nursery() as nursery:
+                for number in range(20):
+                    nursery.start_soon(running.store.patch, alice, handle, [Append("l", number)])
+                await trio.testing.wait_all_tasks_blocked()
+                running.backend.release()
+            assert disk.syncs["-wal"] <= before + 12  # what came first, and the rest
+    finally:
+        disk.unregister()
 
 
 async def test_stopping_flushes_what_is_queued_and_leaves_one_file(path: Path, alice: Caller) -> None:

@@ -34,7 +34,7 @@ async def test_a_write_lock_held_by_another_program_fails_writes_for_as_long(
         assert (await store.patch(alice, handle, [SetKey("", "n", 2)])).info.version == 2
 
 
-@pytest.mark.requirement("P6")
+@pytest.mark.requirement("P6", "C25")
 async def test_the_log_returns_to_its_limit_after_a_long_read_elsewhere(
     path: Path, alice: Caller, caplog: pytest.LogCaptureFixture
 ) -> None:

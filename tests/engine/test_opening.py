@@ -89,6 +89,7 @@ def _orphaned_log(path: Path) -> None:
     path.with_name(path.name + "-wal").write_bytes(b"x" * 4_128)
 
 
+@pytest.mark.requirement("C23")
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -111,6 +112,7 @@ async def test_a_stranger_in_its_place_is_refused_and_left_as_it_was(
     assert contents(path.parent) == before
 
 
+@pytest.mark.requirement("C23")
 async def test_a_directory_in_its_place_is_refused(path: Path) -> None:
     """With the path in the reason."""
     path.mkdir(parents=True)
@@ -124,6 +126,7 @@ async def test_a_file_in_the_directorys_place_is_refused(path: Path) -> None:
     assert str(path) in await refusal(path)
 
 
+@pytest.mark.requirement("C23")
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "tail cut"])
 async def test_a_damaged_file_is_refused_and_left_as_it_was(path: Path, damage: str) -> None:
     """A store that lost pages must not be served, and not be written either."""
@@ -142,6 +145,7 @@ async def test_a_damaged_file_is_refused_and_left_as_it_was(path: Path, damage: 
     assert {name: data for name, data in contents(path.parent).items() if not name.endswith("-shm")} == before
 
 
+@pytest.mark.requirement("C23")
 async def test_a_log_left_by_a_crash_is_recovered(path: Path, tmp_path: Path, alice: Caller) -> None:
     """What is in the -wal was committed, so it counts."""
     copy = tmp_path / "copy" / path.name
@@ -157,6 +161,7 @@ async def test_a_log_left_by_a_crash_is_recovered(path: Path, tmp_path: Path, al
         assert (await running.store.load(alice, handle)).document == {"l": [1]}
 
 
+@pytest.mark.requirement("C23")
 async def test_a_database_that_another_program_holds_is_refused(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,8 @@ class FaultyDisk(apsw.VFS):
         self.operations: frozenset[str] = frozenset()
         self.faults = 0
         """How many operations have failed."""
+        self.syncs: Counter[str] = Counter()
+        """Flushes of each file, by what its name adds to the database's."""
         super().__init__(name, "")
 
     def fail(self, fault: Fault, *operations: str) -> None:
@@ -53,6 +56,8 @@ class FaultyDisk(apsw.VFS):
 class _FaultyFile(apsw.VFSFile):
     def __init__(self, disk: FaultyDisk, name: Any, flags: list[int]) -> None:
         self._disk = disk
+        path = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        self._kind = "-wal" if path.endswith("-wal") else ""
         super().__init__("", name, flags)
 
     def xWrite(self, data: bytes, offset: int) -> None:
@@ -61,6 +66,7 @@ class _FaultyFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:
         self._disk.check("sync")
+        self._disk.syncs[self._kind] += 1
         super().xSync(flags)
 
     def xRead(self, amount: int, offset: int) -> bytes:
