@@ -12,7 +12,7 @@ from mcpstated.cli import words
 from mcpstated.cli.blocks import Block, Column, Fields, Line, Rows
 
 if TYPE_CHECKING:
-    from mcpstated.answers import Change, SessionInfo, Status
+    from mcpstated.answers import BackupsInfo, Change, SessionInfo, Status
     from mcpstated.protocol.settings import DaemonSettings
 
 CHANGES_SHOWN = 8
@@ -45,6 +45,7 @@ def running_data(status: Status, *, own_pid: int) -> dict[str, object]:
     return {
         "daemon": {**asdict(status.daemon), "started_at": words.iso(status.daemon.started_at)},
         "store": {**asdict(status.store), "size": status.store.size_bytes},
+        "backups": _backups_data(status.backups),
         "sessions": [
             {**asdict(session), "connected_at": words.iso(session.connected_at)}
             for session in others(status.sessions, own_pid=own_pid)
@@ -77,6 +78,7 @@ def running_blocks(status: Status, *, now_unix: float, own_pid: int) -> tuple[Bl
                 ("store", store.path),
                 ("holds", holds),
                 ("in memory", cache),
+                ("backups", _backups(status.backups, now_unix)),
                 ("socket", daemon.socket),
                 ("log", daemon.log),
                 ("instance", f"{daemon.instance} (protocol {daemon.protocol})"),
@@ -139,6 +141,21 @@ def how_it_starts(environ: Mapping[str, str]) -> str:
     if environ.get("MCPSTATED_NO_SPAWN"):
         return "MCPSTATED_NO_SPAWN is set, so no client starts it. To start it by hand: mcpstated daemon"
     return "The next client that needs it starts it. To start it now: mcpstated restart"
+
+
+def _backups_data(backups: BackupsInfo | None) -> dict[str, object] | None:
+    return None if backups is None else {**asdict(backups), "newest_at": words.iso(backups.newest_at)}
+
+
+def _backups(backups: BackupsInfo | None, now_unix: float) -> str:
+    if backups is None:
+        return "none: the daemon is older than they are"
+    if backups.error is not None:
+        return f"the last one failed: {backups.error}"
+    if backups.newest_at is None:
+        return f"none yet (`mcpstated backup` makes one), in {backups.directory}"
+    held = f"{words.count(backups.files, 'file')}, {words.size(backups.size_bytes)}"
+    return f"newest {words.ago(backups.newest_at, now_unix)}, {held}, in {backups.directory}"
 
 
 def _sessions(sessions: Sequence[SessionInfo], now_unix: float) -> Rows:

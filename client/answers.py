@@ -62,12 +62,27 @@ class SessionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupsInfo:
+    """The backups that the daemon has made by itself."""
+
+    directory: str
+    newest_at: float | None
+    """When the newest was begun, in seconds since the Unix epoch; None if there is none."""
+    files: int
+    size_bytes: int
+    error: str | None
+    """Why the last attempt failed; None if it did not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """What `status` says: the daemon, its store, and who is connected."""
+    """What `status` says: the daemon, its store, its backups, and who is connected."""
 
     daemon: DaemonInfo
     store: StoreStatus
     sessions: tuple[SessionInfo, ...]
+    backups: BackupsInfo | None = None
+    """None if the daemon is too old to make any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +113,7 @@ def status_from_wire(fields: Mapping[str, object]) -> Status:
         daemon=_build(DaemonInfo, _mapping(fields, "daemon")),
         store=_build(StoreStatus, _mapping(fields, "store")),
         sessions=tuple(_build(SessionInfo, session) for session in _mappings(fields, "sessions")),
+        backups=_build(BackupsInfo, _mapping(fields, "backups")) if "backups" in fields else None,
     )
 
 

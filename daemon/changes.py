@@ -220,7 +220,7 @@ def checkpoint_from(state: State) -> StoredCheckpoint:
 
 
 def _document_of(stored: StoredHandle) -> tuple[Document, int]:
-    document = cast("Document", _object_in(_checkpoint_of(stored).document))
+    document = cast("Document", object_in(_checkpoint_of(stored).document))
     operations = [operation for change in stored.changes for operation in operations_of(change)]
     try:
         return patches.replay(document, size_of(document), operations)
@@ -235,10 +235,11 @@ def _checkpoint_of(stored: StoredHandle) -> StoredCheckpoint:
 
 
 def _record_of(change: StoredChange) -> dict[str, Any]:
-    return _object_in(change.body)
+    return object_in(change.body)
 
 
-def _object_in(text: str) -> dict[str, Any]:
+def object_in(text: str) -> dict[str, Any]:
+    """Return the JSON object of a stored text. Raises: Damaged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -6,6 +6,7 @@
        |- watch_signals                  SIGTERM, SIGINT, SIGHUP -> Stop
        |- watch_files                    socket, lock and database still ours?
        |- watch_idleness                 leaves when nobody is there
+       |- backups.run                    has a backup made now and then, by a child process
        '- listener.serve
           '- session (one per connection)
              |- outbox writer
@@ -36,6 +37,7 @@ import trio
 from mcpstated.daemon import failpoints
 from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.sqlite import SQLiteBackend
+from mcpstated.daemon.backups import Backups, interpreter_command
 from mcpstated.daemon.clock import StoreClock
 from mcpstated.daemon.dispatch import Dispatch
 from mcpstated.daemon.engine import Engine
@@ -49,9 +51,9 @@ from mcpstated.daemon.ready import Ready
 from mcpstated.daemon.relay import RunningCalls
 from mcpstated.daemon.session import Session
 from mcpstated.daemon.sessions import Sessions, SessionServices
+from mcpstated.daemon.shares import Shares
 from mcpstated.daemon.status import Identity, status
 from mcpstated.daemon.stopping import TEXTS, Stop, watch_signals
-from mcpstated.daemon.shares import Shares
 from mcpstated.daemon.warmup import warm_up
 from mcpstated.protocol.directories import make_private_directory
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
@@ -88,9 +90,9 @@ def run_daemon(settings: DaemonSettings, *, ready_fd: int | None = None, creates
     Args:
         settings: What it is told from outside.
         ready_fd: A pipe on which to report that it serves or why not; closed afterwards.
+        creates_store: False to refuse to start where there is no store yet.
 
     Returns:
-        creates_store: False to refuse to start where there is no store yet.
         The exit code: 0 after an orderly stop, 1 if it could not start or had to leave.
     """
     os.umask(0o077)
@@ -202,9 +204,9 @@ async def serve(
         lock: The daemon's lock, held.
         start_lock: The lock of whoever starts a daemon, not held; taken for the idle exit.
         ready: Told once the socket accepts.
+        creates_store: False to refuse to start where there is no store yet.
 
     Returns:
-        creates_store: False to refuse to start where there is no store yet.
         The exit code of the daemon.
     """
     for complaint in settings.complaints:
@@ -220,9 +222,25 @@ async def serve(
     sessions = Sessions()
     surface = build_surface(engine, limits=limits, host=host, version=VERSION)
 
+    async def newest_revision() -> int:
+        return (await engine.status()).revision
+
+    backups = Backups(
+        settings.database,
+        limits=limits,
+        revision=newest_revision,
+        now_unix=time.time,
+        command=interpreter_command(),
+    )
+
     async def status_now() -> dict[str, object]:
         return await status(
-            identity=identity, settings=settings, engine=engine, sessions=sessions, now_unix=time.time
+            identity=identity,
+            settings=settings,
+            engine=engine,
+            sessions=sessions,
+            backups=backups,
+            now_unix=time.time,
         )
 
     services = SessionServices(
@@ -240,8 +258,10 @@ async def serve(
         running=RunningCalls(),
         note_settled=engine.note_settled,
         limits=limits,
+        shares=Shares(),
         build=VERSION,
         instance=identity.instance,
+        store_mark=engine.mark,
         default_user=settings.default_user,
     )
 
@@ -261,14 +281,12 @@ async def serve(
                 start_lock=start_lock,
                 stop=stop,
             )
-        store_mark=engine.mark,
 
     async def watch_our_files() -> None:
         await watch_files(database=settings.database, lock=lock, listener=listener, stop=stop)
 
     try:
         async with trio.open_nursery() as storage:
-        shares=Shares(),
             await storage.start(engine.run)
             async with trio.open_nursery() as serving:
                 await serving.start(watch_signals, stop)
@@ -277,6 +295,7 @@ async def serve(
                 await serving.start(listener.serve)
                 serving.start_soon(watch_our_files)
                 serving.start_soon(watch_for_nobody)
+                serving.start_soon(backups.run)
                 _settle_memory()
                 ready.report()
                 log_event(

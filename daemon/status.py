@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+import trio
+
 from mcpstated.protocol.messages import PROTOCOL_MAX
 
 if TYPE_CHECKING:
+    from mcpstated.daemon.backups import Backups
     from mcpstated.daemon.engine import Engine
     from mcpstated.daemon.sessions import Sessions
     from mcpstated.protocol.settings import DaemonSettings
@@ -30,6 +33,7 @@ async def status(
     settings: DaemonSettings,
     engine: Engine,
     sessions: Sessions,
+    backups: Backups,
     now_unix: Callable[[], float],
 ) -> dict[str, object]:
     """Return the status as plain values for the wire; times are seconds since the epoch."""
@@ -47,6 +51,7 @@ async def status(
             "uptime_seconds": max(0.0, now_unix() - identity.started_at_unix),
         },
         "store": asdict(store),
+        "backups": asdict(await trio.to_thread.run_sync(backups.state)),
         "sessions": [
             {
                 "id": session.number,

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from mcpstated.protocol.documents import Document
     from mcpstated.protocol.limits import Limits
 
+FORMAT = "mcpstated-export"
+"""What the first line of an export calls it."""
+FORMAT_VERSION = 1
 LEVELS_AROUND = 8
 """Containers that a line may have around a document or around a value in a change."""
 _MAX_TIME = 1e12
@@ -77,6 +80,15 @@ class HandleRecord:
     """By version, the oldest first; empty if the history was not asked for."""
     changes: tuple[RecordedChange, ...] = ()
     """By version without gaps, from the version after the oldest checkpoint to the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Something in a source of handles that is none."""
+
+    where: str
+    """A line number or a handle."""
+    reason: str
 
 
 def record_to_json(record: HandleRecord) -> dict[str, Any]:

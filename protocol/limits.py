@@ -36,6 +36,9 @@ class Limits:
     history_changes: int = 1_000  # changes kept per handle; older ones are folded
     history_days: float = 30.0  # age of a change; older ones are folded
     history_bytes: int = 16 * MIB  # bytes of changes kept per handle; older ones are folded
+    backup_hours: float = 24.0  # how often a backup is made by itself; 0 makes none
+    backup_files: int = 7  # backups kept of those made by themselves; the oldest go first
+    backup_bytes: int = 1024 * MIB  # their size together; the newest always stays
     trash_days: float = 7.0  # how long a deleted handle can be brought back; 0 deletes at once
     trash_handles: int = 1_000  # deleted handles kept per user and space; the oldest go first
     trash_bytes: int = 256 * MIB  # their documents and histories together, per user and space; likewise

@@ -54,7 +54,7 @@ class DaemonSettings:
     """Names that nobody knows, one sentence each."""
 
 
-MAY_BE_ZERO = frozenset({"trash_days", "reserve_bytes"})
+MAY_BE_ZERO = frozenset({"trash_days", "backup_hours", "reserve_bytes"})
 """Limits that can be switched off; every other one is at least 1."""
 
 

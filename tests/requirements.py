@@ -87,6 +87,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "never skipped.",
         REPORT,
     ),
+    "C09": Requirement(
+        "A backup, another program's read and a kill take nothing away, and no file in use is unlinked.",
+        REPORT,
+    ),
     "C10": Requirement(
         "Thirty shims that start at once with no daemon share exactly one, and each gets its answer.",
         REPORT,
@@ -111,6 +115,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Input that ends right after the last call is answered in full; signals end the shim quietly.",
         REPORT,
     ),
+    "C18": Requirement(
+        "A store that is removed or replaced gets no acknowledged write, and none is made in its place.",
+        REPORT,
+    ),
     "C19": Requirement(
         "A daemon started by a shim holds none of its pipes or terminals and has default signals.",
         REPORT,
@@ -119,8 +127,24 @@ REQUIREMENTS: dict[str, Requirement] = {
         "An expired handle is expired for every operation, across restarts and clock steps.",
         REPORT,
     ),
+    "C22": Requirement(
+        "A full disk is storage_full with reads and deletes going on, and recovers by itself.",
+        REPORT,
+    ),
+    "C23": Requirement(
+        "A log left by a crash is recovered; what is no sound store is refused and left as it was.",
+        REPORT,
+    ),
     "C24": Requirement(
         "Impossible times to live are refused with the range, and no row ever breaks a list.",
+        REPORT,
+    ),
+    "C25": Requirement(
+        "A long read elsewhere lets the log grow with a warning, and it shrinks soon after.",
+        REPORT,
+    ),
+    "C26": Requirement(
+        "What durable means is read back from the settings and counted on the disk.",
         REPORT,
     ),
     "C28": Requirement(

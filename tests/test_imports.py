@@ -28,6 +28,14 @@ HEAVY = ("asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "re"
 """Modules of the standard library that cost more than the whole shim; `json` takes part in no start."""
 HEAVY += ("tempfile", "threading", "typing")
 THIRD_PARTY = ("apsw", "click", "fastmcp", "mcp", "platformdirs", "pydantic", "rich", "trio")
+MAINTENANCE = (
+    *(
+        f"mcpstated.cli.commands.{name}"
+        for name in ("backup", "export", "import_handles", "restore", "verify")
+    ),
+    "mcpstated.cli.refusals",
+)
+"""Modules of the command line that work on the files, in a process of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +111,13 @@ FORBIDDEN = (
         ("mcpstated.cli",),
         ("mcpstated.daemon",),
         "the command line speaks to the daemon over the wire; one command becomes it",
-        but=("mcpstated.cli.commands.daemon",),
+        but=("mcpstated.cli.commands.daemon", *MAINTENANCE),
+    ),
+    Forbidden(
+        MAINTENANCE,
+        ("mcpstated.daemon.engine", "mcpstated.daemon.main", "mcpstated.daemon.backends"),
+        "work on a store's files goes through the daemon's package for that",
+        but=("mcpstated.cli.refusals",),
     ),
     Forbidden(("mcpstated.cli",), ("mcpstated.surface", "apsw", "fastmcp"), "these run in the daemon"),
     Forbidden(

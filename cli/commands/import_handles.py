@@ -14,25 +14,19 @@ import click
 from mcpstated.cli import words
 from mcpstated.cli.blocks import Column, Line, Rows
 from mcpstated.cli.exit_codes import ExitCode
-from mcpstated.cli.imports import (
-    MCPSTATE_DATABASE,
-    Item,
-    Refused,
-    lines_of,
-    mcpstate_database,
-    records_of_export,
-    records_of_mcpstate,
-)
+from mcpstated.cli.imports import lines_of, records_of_export
 from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
 from mcpstated.cli.result import Problem, Result
 from mcpstated.protocol.documents import same
 from mcpstated.protocol.errors import HandleExists, HandleNotFound, InvalidInput, McpStateError
+from mcpstated.protocol.handle_record import HandleRecord, Refused
 
 if TYPE_CHECKING:
     from mcpstated.connection import DaemonClient
-    from mcpstated.protocol.handle_record import HandleRecord
 
 _SHOWN = 20
+_DEFAULT = "default"
+Item = HandleRecord | Refused
 
 
 @dataclass(slots=True)
@@ -56,8 +50,8 @@ class Outcome:
     "--from-mcpstate",
     metavar="[DATABASE]",
     is_flag=False,
-    flag_value=MCPSTATE_DATABASE,
-    help=f"Take over a database of mcpstate instead; without a path the one at {MCPSTATE_DATABASE}.",
+    flag_value=_DEFAULT,
+    help="Take over a database of mcpstate instead; without a path the one at ~/.mcpstate/state.db.",
 )
 @click.option("--as-user", metavar="NAME", help="Give all handles to this user, whoever had them.")
 @click.option("--replace", "replaces", is_flag=True, help="Where a handle is there already, save over it.")
@@ -78,8 +72,14 @@ def command(
         if file is not None:
             items: Iterator[Item] = records_of_export(stack.enter_context(lines_of(file)))
         else:
-            database = Path(from_mcpstate or MCPSTATE_DATABASE).expanduser()
-            items = records_of_mcpstate(stack.enter_context(mcpstate_database(database)))
+            from mcpstated.daemon.maintenance.mcpstate import (
+                DEFAULT_PATH,
+                mcpstate_database,
+                records_of_mcpstate,
+            )
+
+            database = DEFAULT_PATH if from_mcpstate in (None, _DEFAULT) else from_mcpstate
+            items = records_of_mcpstate(stack.enter_context(mcpstate_database(Path(database).expanduser())))
         outcome = _import_all(invocation, items, as_user=as_user, replaces=replaces)
     return _result(outcome)
 

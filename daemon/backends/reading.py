@@ -43,37 +43,40 @@ def in_snapshot(db: apsw.Connection, work: Callable[[], T]) -> T:
 
 def load(db: apsw.Connection, key: Key, version: int | None, with_trash: bool) -> StoredHandle | None:
     """Return what a version is rebuilt from. See `Backend.load`."""
+    return in_snapshot(db, lambda: find(db, key, version, with_trash=with_trash))
 
-    def work() -> StoredHandle | None:
-        row: Any = db.execute(
-            "SELECT handle, kind, title, version, revision, created_at, updated_at, expires_at, last_writer,"
-            " size_bytes, outline, ttl_days, oldest_version, history_bytes, trash_until, id"
-            " FROM handles WHERE space = ? AND user = ? AND handle = ?"
-            " AND (deleted_at IS NULL OR (? AND trash_until IS NOT NULL))",
-            (key.space, key.user, key.handle, with_trash),
-        ).fetchone()
-        if row is None:
-            return None
-        *info, ttl_days, oldest_version, history_bytes, trash_until, handle_id = row
-        head = StoredHead(_info(info), ttl_days, oldest_version, history_bytes, trash_until)
-        wanted = head.info.version if version is None else version
-        if wanted < oldest_version:
-            return StoredHandle(head, None, ())
-        checkpoint: Any = db.execute(
-            "SELECT version, revision, title, expires_at, ttl_days, writer, at, document FROM checkpoints"
-            " WHERE handle_id = ? AND version <= ? ORDER BY version DESC LIMIT 1",
-            (handle_id, wanted),
-        ).fetchone()
-        if checkpoint is None:
-            return StoredHandle(head, None, ())
-        changes = db.execute(
-            "SELECT version, revision, action, body, writer, at FROM changes"
-            " WHERE handle_id = ? AND version > ? AND version <= ? ORDER BY version",
-            (handle_id, checkpoint[0], wanted),
-        )
-        return StoredHandle(head, StoredCheckpoint(*checkpoint), _changes(changes))
 
-    return in_snapshot(db, work)
+def find(
+    db: apsw.Connection, key: Key, version: int | None = None, *, with_trash: bool
+) -> StoredHandle | None:
+    """Return what a version is rebuilt from, in the caller's snapshot."""
+    row: Any = db.execute(
+        "SELECT handle, kind, title, version, revision, created_at, updated_at, expires_at, last_writer,"
+        " size_bytes, outline, ttl_days, oldest_version, history_bytes, trash_until, id"
+        " FROM handles WHERE space = ? AND user = ? AND handle = ?"
+        " AND (deleted_at IS NULL OR (? AND trash_until IS NOT NULL))",
+        (key.space, key.user, key.handle, with_trash),
+    ).fetchone()
+    if row is None:
+        return None
+    *info, ttl_days, oldest_version, history_bytes, trash_until, handle_id = row
+    head = StoredHead(_info(info), ttl_days, oldest_version, history_bytes, trash_until)
+    wanted = head.info.version if version is None else version
+    if wanted < oldest_version:
+        return StoredHandle(head, None, ())
+    checkpoint: Any = db.execute(
+        "SELECT version, revision, title, expires_at, ttl_days, writer, at, document FROM checkpoints"
+        " WHERE handle_id = ? AND version <= ? ORDER BY version DESC LIMIT 1",
+        (handle_id, wanted),
+    ).fetchone()
+    if checkpoint is None:
+        return StoredHandle(head, None, ())
+    changes = db.execute(
+        "SELECT version, revision, action, body, writer, at FROM changes"
+        " WHERE handle_id = ? AND version > ? AND version <= ? ORDER BY version",
+        (handle_id, checkpoint[0], wanted),
+    )
+    return StoredHandle(head, StoredCheckpoint(*checkpoint), _changes(changes))
 
 
 def changes(db: apsw.Connection, key: Key, after: int, upto: int, limit: int) -> tuple[StoredChange, ...]:

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from mcpstated.cli.exit_codes import ExitCode
-from mcpstated.cli.imports import kind_of
 from mcpstated.connection import open_client
+from mcpstated.daemon.maintenance.mcpstate import kind_of
 from support.command_line import CommandLine, Outcome
 from support.daemons import daemon_in
 

@@ -14,7 +14,7 @@ import pytest
 import mcpstated
 from mcpstated.cli.exit_codes import ExitCode
 from mcpstated.cli.failures import failure, problem_of
-from mcpstated.cli.main import COMMANDS, program
+from mcpstated.cli.main import COMMANDS, MODULES, program
 from mcpstated.launch import DaemonNotRunning, VersionSkew
 from mcpstated.protocol.errors import ERRORS, DaemonUnavailable, InvalidInput
 from support.command_line import CommandLine
@@ -44,7 +44,7 @@ def test_every_command_has_a_file_of_its_name() -> None:
     folder = Path(str(importlib.import_module("mcpstated.cli.commands").__file__)).parent
     files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
-    assert files == set(COMMANDS)
+    assert files == {MODULES.get(name, name) for name in COMMANDS}
     for name in COMMANDS:
         command = program.get_command(click.Context(program), name)
         assert command is not None
