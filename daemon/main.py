@@ -6,6 +6,7 @@
        |- watch_signals                  SIGTERM, SIGINT, SIGHUP -> Stop
        |- watch_files                    socket, lock and database still ours?
        |- watch_idleness                 leaves when nobody is there
+       |- library.load                   imports the MCP server while others are served
        |- backups.run                    has a backup made now and then, by a child process
        '- listener.serve
           '- session (one per connection)
@@ -47,6 +48,7 @@ from mcpstated.daemon.idle import watch_idleness
 from mcpstated.daemon.listener import Listener
 from mcpstated.daemon.lock import FileLock
 from mcpstated.daemon.logs import close_log, log_event, open_log
+from mcpstated.daemon.mcp_library import McpLibrary
 from mcpstated.daemon.ready import Ready
 from mcpstated.daemon.relay import RunningCalls
 from mcpstated.daemon.session import Session
@@ -54,13 +56,12 @@ from mcpstated.daemon.sessions import Sessions, SessionServices
 from mcpstated.daemon.shares import Shares
 from mcpstated.daemon.status import Identity, status
 from mcpstated.daemon.stopping import TEXTS, Stop, watch_signals
-from mcpstated.daemon.warmup import warm_up
 from mcpstated.protocol.directories import make_private_directory
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError
 from mcpstated.protocol.messages import Goodbye
 from mcpstated.protocol.paths import Paths
 from mcpstated.protocol.version import VERSION
-from mcpstated.surface.server import build_surface
+from mcpstated.surface.direct import DirectAnswers
 
 if TYPE_CHECKING:
     from mcpstated.protocol.peers import Peer
@@ -220,7 +221,9 @@ async def serve(
     identity = Identity(os.getpid(), VERSION, secrets.token_hex(8), time.time())
     host = socket.gethostname().split(".")[0] or "localhost"
     sessions = Sessions()
-    surface = build_surface(engine, limits=limits, host=host, version=VERSION)
+    library = McpLibrary(
+        engine, limits=limits, host=host, version=VERSION, default_user=settings.default_user
+    )
 
     async def newest_revision() -> int:
         return (await engine.status()).revision
@@ -244,7 +247,8 @@ async def serve(
         )
 
     services = SessionServices(
-        server=surface._mcp_server,  # FastMCP has no public name for its low-level server
+        direct=DirectAnswers(engine, limits=limits, host=host, version=VERSION),
+        library=library,
         dispatch=Dispatch(
             engine,
             feed=feed,
@@ -290,12 +294,12 @@ async def serve(
             await storage.start(engine.run)
             async with trio.open_nursery() as serving:
                 await serving.start(watch_signals, stop)
-                await warm_up(services.server, user=settings.default_user)
                 listener.bind()
                 await serving.start(listener.serve)
                 serving.start_soon(watch_our_files)
                 serving.start_soon(watch_for_nobody)
                 serving.start_soon(backups.run)
+                serving.start_soon(library.load)
                 _settle_memory()
                 ready.report()
                 log_event(

@@ -1,11 +1,13 @@
 """The daemon's half of the relay: one shim's JSON-RPC lines in, its answers out.
 
-Above it is a session that hands over `Forward` messages; below are up to two loops of the MCP
-server, one for each protocol era, since clients mix the eras on one pipe:
+Above it is a session that hands over `Forward` messages. Below are the direct answers to what is usual and,
+for the rest, up to two loops of the MCP server, one for each protocol era, since clients mix the eras on one
+pipe:
 
-    Forward -> read_line -> legacy loop (opened by `initialize`)  -\\
-                        \\-> modern loop (`_meta` names a version) --> surface -> engine
-    Deliver/Settled <- answer under the client's own id <------------/
+    Forward -> read_line -> direct answers ------------------------------------> surface -> engine
+                        |-> legacy loop (after `initialize`)   -> MCP server --/
+                        \\-> modern loop (`_meta` names a version) -/
+    Deliver/Settled <- answer under the client's own id
 
 Inside the loops a request's id is the number of its line (`seq`), which is unique for the life of
 the shim, whatever ids the client picks. Every line is settled exactly once: by an answer, or by
@@ -18,22 +20,9 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
-from mcp.server.lowlevel.server import Server
-from mcp.server.runner import serve_dual_era_loop
-from mcp.shared.exceptions import MCPError
-from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
-from mcp_types import (
-    CLIENT_INFO_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    JSONRPCError,
-    JSONRPCNotification,
-    JSONRPCRequest,
-    JSONRPCResponse,
-)
 
 from mcpstated.daemon.envelope import (
     INTERNAL_ERROR,
@@ -49,18 +38,26 @@ from mcpstated.daemon.envelope import (
     write_line,
 )
 from mcpstated.daemon.failpoints import failpoint
+from mcpstated.daemon.mcp_library import Inward
 from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.messages import KEPT, RESENT, Deliver, Forward, Settled
 from mcpstated.protocol.store import CallToken
 from mcpstated.protocol.wording import printable
 from mcpstated.surface.context import RequestContext
+from mcpstated.surface.eras import CLIENT_INFO_KEY, PROTOCOL_VERSION_KEY, SUBSCRIPTION_ID_KEY
 from mcpstated.surface.failures import failure
-from mcpstated.surface.gate import gate_of
+from mcpstated.surface.faults import ProtocolFault
+
+if TYPE_CHECKING:
+    from mcpstated.daemon.mcp_library import McpLibrary
+    from mcpstated.surface.direct import DirectAnswers
 
 log = logging.getLogger("mcpstated.relay")
 
 LEGACY, MODERN = "legacy", "modern"
 _MAX_CLIENT_NAME_CHARS = 200
+_NO_SEQ = 0
+"""Lines are counted from 1."""
 
 
 class RunningCalls:
@@ -107,7 +104,8 @@ class Relay:
     """One shim's conversation.
 
     Args:
-        server: FastMCP's low-level server, shared by all relays.
+        direct: Answers what is usual; shared by all relays.
+        library: Answers the rest; shared too.
         shim_id: What the shim said in its hello.
         user, writer: Whom the calls are made for; an empty writer is made from the client's name.
         send: Sends to the shim; must not raise if the shim is gone.
@@ -119,7 +117,8 @@ class Relay:
 
     def __init__(
         self,
-        server: Server[Any],
+        direct: DirectAnswers,
+        library: McpLibrary,
         *,
         shim_id: bytes,
         user: str,
@@ -130,8 +129,8 @@ class Relay:
         note_settled: Callable[[bytes, int], None],
         max_line_bytes: int,
     ) -> None:
-        self._server = server
-        self._gate = gate_of(server)
+        self._direct = direct
+        self._library = library
         self._shim_id = shim_id
         self._user = user
         self._writer = writer
@@ -141,10 +140,12 @@ class Relay:
         self._note_settled = note_settled
         self._max_line_bytes = max_line_bytes
         self._floor = 0
-        self._loops: dict[str, trio.MemorySendChannel[SessionMessage]] = {}
+        self._loops: dict[str, trio.MemorySendChannel[Inward]] = {}
         self._pending: dict[int, _Pending] = {}
         self._kept: set[str] = set()
         self._handshake_name = ""
+        self._handshake: list[Inward] = []
+        """What a loop that is opened later must hear first."""
         self._changed = trio.Event()
         self._nursery: trio.Nursery | None = None
         self.client_name = ""
@@ -228,27 +229,29 @@ class Relay:
         context = RequestContext(
             user=self._user, writer=self._writer, token=token, client_name=self._handshake_name
         )
-        if is_tool_call and era == LEGACY and "initialize" in self._kept:
+        is_modern = era == MODERN
+        if not self._direct.takes(
+            call.method, call.params, is_modern=is_modern, has_handshake="initialize" in self._kept
+        ):
+            self._feed(era, Inward(call.method, call.params, seq, context))
+        elif is_tool_call:
             assert self._nursery is not None
-            self._nursery.start_soon(self._call_tool, seq, context, call.params)
+            self._nursery.start_soon(self._call_tool, seq, context, call.params, is_modern)
             await trio.lowlevel.checkpoint()  # it begins before the next line is looked at: order is kept
-            return
-        metadata = ServerMessageMetadata(
-            request_context=context,
-            on_request_unanswered=lambda: self._settle(seq),
-        )
-        request = JSONRPCRequest.model_construct(
-            jsonrpc="2.0", id=seq, method=call.method, params=call.params
-        )
-        self._feed(era, SessionMessage(request, metadata))
+        else:
+            if call.method == "initialize":
+                self._handshake = [Inward(call.method, call.params, _NO_SEQ, context)]
+            result = self._direct.answer(call.method, call.params, is_modern=is_modern)
+            await self.on_outcome(seq, {"result": result})
 
-    async def _call_tool(self, seq: int, context: RequestContext, params: dict[str, Any] | None) -> None:
-        """Answer a tool call of the handshake era without the loop, which has nothing to add to it."""
+    async def _call_tool(
+        self, seq: int, context: RequestContext, params: dict[str, Any] | None, is_modern: bool
+    ) -> None:
         try:
-            outcome = {"result": await self._gate.answer_in_handshake_era(context, params)}
-        except MCPError as error:
-            outcome = {"error": error.error.model_dump(exclude_none=True)}
-        await self._settle(seq, outcome)
+            outcome = {"result": await self._direct.call_tool(context, params, is_modern=is_modern)}
+        except ProtocolFault as fault:
+            outcome = {"error": {"code": fault.code, "message": fault.message}}
+        await self.on_outcome(seq, outcome)
 
     async def _forward_notice(self, message: Forward, notice: Notice) -> None:
         params = notice.params
@@ -262,9 +265,10 @@ class Relay:
             pending.is_cancelled = True
             era, params = pending.era, {**(params or {}), "requestId": seq}
         is_handshake = notice.method == "notifications/initialized" and era == LEGACY
-        if era in self._loops or is_handshake:
-            item = JSONRPCNotification.model_construct(jsonrpc="2.0", method=notice.method, params=params)
-            self._feed(era, SessionMessage(item))
+        if era in self._loops:
+            self._feed(era, Inward(notice.method, params))
+        elif is_handshake:
+            self._handshake.append(Inward(notice.method, params))
         keep = is_handshake and self._keep_once("initialized")
         if message.mode != KEPT:
             failpoint("relay.before_settled")
@@ -275,13 +279,13 @@ class Relay:
         """Return which loop a message belongs to; decided per message, for clients mix the eras."""
         if method != "initialize":
             meta = (params or {}).get("_meta")
-            if isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta:
+            if isinstance(meta, dict) and PROTOCOL_VERSION_KEY in meta:
                 return MODERN
             if method.startswith("notifications/") and LEGACY not in self._loops and MODERN in self._loops:
                 return MODERN
         return LEGACY
 
-    def _feed(self, era: str, item: SessionMessage) -> None:
+    def _feed(self, era: str, item: Inward) -> None:
         """Hand a message to its loop, without a wait: a call that is registered must reach its loop.
 
         Requests in the channel are bounded by `wait_below`; a loop takes notifications as fast as they come.
@@ -289,32 +293,19 @@ class Relay:
         channel = self._loops.get(era)
         if channel is None:
             assert self._nursery is not None
-            channel, source = trio.open_memory_channel[SessionMessage](math.inf)
+            channel, source = trio.open_memory_channel[Inward](math.inf)
             self._loops[era] = channel
-            self._nursery.start_soon(self._serve, era, source)
+            self._nursery.start_soon(self._library.serve, source, self)
+            for said in self._handshake if era == LEGACY else ():
+                channel.send_nowait(said)
         channel.send_nowait(item)
 
-    async def _serve(self, era: str, source: trio.MemoryReceiveChannel[SessionMessage]) -> None:
-        await serve_dual_era_loop(self._server, _Inlet(source), _Outlet(self._answer), lifespan_state={})
-        log.debug("loop ended", extra={"fields": {"era": era}})
-
-    async def _answer(self, message: Any) -> None:
-        """Send what a loop says to the client, under the client's own ids."""
-        if isinstance(message, JSONRPCResponse):
-            await self._settle(int(message.id), {"result": message.result})
-        elif isinstance(message, JSONRPCError):
-            error = message.error.model_dump(exclude_none=True)
-            if message.id is not None:
-                await self._settle(int(message.id), {"error": error})
-        else:
-            await self._send(Deliver(write_line(self._outgoing(message)), None))
-
-    def _outgoing(self, message: JSONRPCNotification | JSONRPCRequest) -> dict[str, Any]:
-        line: dict[str, Any] = message.model_dump(by_alias=True, exclude_unset=True)
-        meta = (line.get("params") or {}).get("_meta")
-        if isinstance(meta, dict) and (pending := self._pending.get(meta.get(SUBSCRIPTION_ID_META_KEY, 0))):
-            meta[SUBSCRIPTION_ID_META_KEY] = pending.id
-        return line
+    async def on_message(self, message: dict[str, Any]) -> None:
+        """Send what a loop says by itself, under the client's own ids."""
+        meta = (message.get("params") or {}).get("_meta")
+        if isinstance(meta, dict) and (pending := self._pending.get(meta.get(SUBSCRIPTION_ID_KEY, _NO_SEQ))):
+            meta[SUBSCRIPTION_ID_KEY] = pending.id
+        await self._send(Deliver(write_line(message), None))
 
     def _keep_once(self, what: str) -> bool:
         """Tell whether the shim should keep this line: it keeps one handshake, however often one is made."""
@@ -322,7 +313,8 @@ class Relay:
         self._kept.add(what)
         return is_first
 
-    async def _settle(self, seq: int, outcome: dict[str, Any] | None = None) -> None:
+    async def on_outcome(self, seq: int, outcome: dict[str, Any] | None) -> None:
+        """Settle a line by what became of its request: an answer, or none if there will be none."""
         pending = self._pending.pop(seq, None)
         if pending is None:  # abandoned, or settled before
             return
@@ -368,52 +360,8 @@ class Relay:
         if isinstance(info, dict) and isinstance(name := info.get("name"), str):
             self._handshake_name = name
         if info is None and not self.client_name and isinstance(meta, dict):
-            info = meta.get(CLIENT_INFO_META_KEY)
+            info = meta.get(CLIENT_INFO_KEY)
         if isinstance(info, dict) and isinstance(name := info.get("name"), str):
             version = info.get("version")
             label = f"{name} {version}" if isinstance(version, str) else name
             self.client_name = printable(label, _MAX_CLIENT_NAME_CHARS)
-
-
-class _Inlet:
-    """The read stream of a loop: what the relay feeds."""
-
-    def __init__(self, source: trio.MemoryReceiveChannel[SessionMessage]) -> None:
-        self._source = source
-
-    async def receive(self) -> SessionMessage:
-        return await self._source.receive()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
-        return await self._source.__anext__()
-
-    async def aclose(self) -> None:
-        self._source.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        self._source.close()
-
-
-class _Outlet:
-    """The write stream of a loop: hands every message to the relay at once."""
-
-    def __init__(self, answer: Callable[[Any], Any]) -> None:
-        self._answer = answer
-
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._answer(item.message)
-
-    async def aclose(self) -> None:
-        """Nothing to close: the session owns the socket."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exc: object) -> None:
-        return None

@@ -230,7 +230,8 @@ class Session:
     async def _work(self, hello: Hello, nursery: trio.Nursery) -> None:
         if hello.role == "shim":
             self.relay = Relay(
-                self._services.server,
+                self._services.direct,
+                self._services.library,
                 shim_id=hello.shim_id,
                 user=hello.user or self._services.default_user,
                 writer=hello.writer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -12,19 +12,20 @@ from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.messages import Goodbye
 
 if TYPE_CHECKING:
-    from mcp.server.lowlevel.server import Server
-
     from mcpstated.daemon.dispatch import Dispatch
+    from mcpstated.daemon.mcp_library import McpLibrary
     from mcpstated.daemon.relay import RunningCalls
     from mcpstated.daemon.session import Session
     from mcpstated.daemon.shares import Shares
+    from mcpstated.surface.direct import DirectAnswers
 
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
     """What a session needs of the daemon around it."""
 
-    server: Server[Any]
+    direct: DirectAnswers
+    library: McpLibrary
     dispatch: Dispatch
     running: RunningCalls
     note_settled: Callable[[bytes, int], None]

@@ -14,9 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
-
 from mcpstated.protocol import documents
 from mcpstated.protocol.errors import McpStateError, Unauthenticated
 from mcpstated.protocol.request_keys import request_key
@@ -25,6 +22,7 @@ from mcpstated.protocol.wording import quote
 from mcpstated.surface.coercion import Coercion
 from mcpstated.surface.context import RequestContext
 from mcpstated.surface.failures import failure
+from mcpstated.surface.faults import INVALID_PARAMS, ProtocolFault
 from mcpstated.surface.replies import success
 from mcpstated.surface.tool import Call
 from mcpstated.surface.writer import writer_of
@@ -54,31 +52,33 @@ class ToolCalls:
         self._host = host
         self._tools = {tool.name: (tool.perform, Coercion(tool.parameters, limits)) for tool in tools}
 
-    async def answer(self, ctx: Any, name: str, arguments: Mapping[str, object]) -> ToolResult:
+    async def answer(
+        self, request: RequestContext | None, name: str, arguments: Mapping[str, object]
+    ) -> ToolResult:
         """Return the result of one call.
 
         Args:
-            ctx: The request: `request` is a RequestContext, `session` and `meta` may name the client.
+            request: Who asks; None if nobody vouches for that.
             name: The tool.
             arguments: As the client sent them.
 
         Raises:
-            MCPError: There is no such tool.
+            ProtocolFault: There is no such tool.
         """
         entry = self._tools.get(name)
         if entry is None:
             known = ", ".join(self._tools)
-            raise MCPError(code=INVALID_PARAMS, message=f"Unknown tool {quote(name)}; there are: {known}.")
+            raise ProtocolFault(INVALID_PARAMS, f"Unknown tool {quote(name)}; there are: {known}.")
         perform, coerce = entry
         ignored: tuple[str, ...] = ()
         try:
-            caller = self._caller_of(ctx)
+            caller = self._caller_of(request)
             coerced = coerce(arguments)
             ignored = coerced.ignored
             key = coerced.find_text("request_key")
             if key is not None:
-                request = request_key(key, name, coerced.without("request_key"), self._limits)
-                caller = replace(caller, request=request)
+                keyed = request_key(key, name, coerced.without("request_key"), self._limits)
+                caller = replace(caller, request=keyed)
             return success(await perform(Call(self._store, self._limits, caller, coerced)), ignored)
         except McpStateError as error:
             return failure(error, ignored)
@@ -86,12 +86,14 @@ class ToolCalls:
             log.exception("tool call failed", extra={"fields": {"tool": name}})
             return failure(error, ignored)
 
-    def _caller_of(self, ctx: Any) -> Caller:
-        request = getattr(ctx, "request", None)
-        if not isinstance(request, RequestContext) or not request.user:
+    def _caller_of(self, request: RequestContext | None) -> Caller:
+        if request is None or not request.user:
             raise Unauthenticated("Nobody vouches for who is calling, so no state can be reached.")
         writer = writer_of(
-            ctx, wanted=request.writer, host=self._host, max_chars=self._limits.max_writer_chars
+            request.client_name,
+            wanted=request.writer,
+            host=self._host,
+            max_chars=self._limits.max_writer_chars,
         )
         return Caller(user=request.user, writer=writer, token=request.token)
 
@@ -102,21 +104,21 @@ def read_params(params: Mapping[str, Any] | None, limits: Limits) -> tuple[str, 
     Missing and null arguments are none; an object that comes as JSON text is decoded, once.
 
     Raises:
-        MCPError: The parameters are not those of a tool call.
+        ProtocolFault: The parameters are not those of a tool call.
     """
     params = params or {}
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
-        raise MCPError(code=INVALID_PARAMS, message="name must be the name of a tool.")
+        raise ProtocolFault(INVALID_PARAMS, "name must be the name of a tool.")
     if isinstance(arguments, str):
         try:
             arguments = (
                 documents.parse(arguments, field="arguments", limits=limits) if arguments.strip() else {}
             )
         except McpStateError as error:
-            raise MCPError(code=INVALID_PARAMS, message=error.message) from None
+            raise ProtocolFault(INVALID_PARAMS, error.message) from None
     if arguments is None:
         return name, {}
     if not isinstance(arguments, dict):
-        raise MCPError(code=INVALID_PARAMS, message="arguments must be an object.")
+        raise ProtocolFault(INVALID_PARAMS, "arguments must be an object.")
     return name, arguments

@@ -30,15 +30,8 @@ class RequestContext:
     token: CallToken | None = None
     """Names the forwarded call, so that it is applied once; None for calls that nobody repeats."""
     client_name: str = ""
-    """What the client called itself in its handshake, if the request does not pass by there again."""
+    """What the client calls itself; empty if the MCP server is to find out."""
 
     scope: ClassVar[Mapping[str, object]] = _NOTHING
     headers: ClassVar[Mapping[str, object]] = _NOTHING
     """Both are what FastMCP looks for on the web requests that it expects in this place."""
-
-
-@dataclass(frozen=True, slots=True)
-class DirectContext:
-    """What a tool call sees of a request that did not come through the MCP server."""
-
-    request: RequestContext

@@ -13,17 +13,19 @@ ask for what is advertised, so the gate corrects that.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    CLIENT_INFO_META_KEY,
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
     DiscoverResult,
     InitializeResult,
     ServerCapabilities,
-    ToolsCapability,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -31,22 +33,22 @@ from pydantic import ValidationError
 from mcpstated.protocol.wording import printable
 from mcpstated.surface.calls import ToolCalls, read_params
 from mcpstated.surface.coercion import around
-from mcpstated.surface.context import DirectContext, RequestContext
+from mcpstated.surface.context import RequestContext
+from mcpstated.surface.declaration import CAPABILITIES
+from mcpstated.surface.faults import ProtocolFault
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from mcp.server.lowlevel.server import Server
 
     from mcpstated.protocol.limits import Limits
-    from mcpstated.surface.replies import ToolResult
 
 log = logging.getLogger("mcpstated.surface")
 
 _MAX_METHOD_CHARS = 60
 
 SERVED_METHODS = frozenset({"initialize", "ping", "server/discover", "tools/list", "tools/call"})
-CAPABILITIES = ServerCapabilities(tools=ToolsCapability(list_changed=False))
-"""The tools never change while the server runs."""
+_CAPABILITIES = ServerCapabilities.model_validate(CAPABILITIES)
 
 
 class Gate:
@@ -77,25 +79,12 @@ class Gate:
             )
         return _corrected(await _without_text(ctx, call_next))
 
-    async def answer_in_handshake_era(
-        self, request: RequestContext, params: dict[str, Any] | None
-    ) -> ToolResult:
-        """Return the result of a `tools/call` that needs nothing of the MCP server.
-
-        After the handshake a call of the older era carries no envelope to examine and its result no
-        stamp, so the relay may come here without the server's loop, which costs more than the call.
-
-        Args:
-            request: Who asks; its `client_name` is the one of the handshake.
-
-        Raises:
-            MCPError: There is no such tool, or the parameters are not those of a tool call.
-        """
-        name, arguments = read_params(params, self._limits)
-        return await self._calls.answer(DirectContext(request), name, arguments)
-
     async def _answer(self, ctx: ServerRequestContext[Any, Any]) -> dict[str, Any]:
-        result = await self._calls.answer(ctx, *read_params(ctx.params, self._limits))
+        try:
+            name, arguments = read_params(ctx.params, self._limits)
+            result = await self._calls.answer(request_of(ctx), name, arguments)
+        except ProtocolFault as fault:
+            raise MCPError(code=fault.code, message=fault.message) from None
         if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             result["resultType"] = "complete"
             result["_meta"] = self._stamp
@@ -104,13 +93,25 @@ class Gate:
 
 def _corrected(result: HandlerResult) -> HandlerResult:
     if isinstance(result, InitializeResult | DiscoverResult):
-        return result.model_copy(update={"capabilities": CAPABILITIES})
+        return result.model_copy(update={"capabilities": _CAPABILITIES})
     return result
 
 
-def gate_of(server: Server[Any]) -> Gate:
-    """Return the gate that stands in front of a server of `build_surface`."""
-    return next(layer for layer in server.middleware if isinstance(layer, Gate))
+def request_of(ctx: Any) -> RequestContext | None:
+    """Return who asks, with the name that the client gave in its handshake or gives in the request."""
+    request: object = getattr(ctx, "request", None)
+    if not isinstance(request, RequestContext):
+        return None
+    return request if request.client_name else replace(request, client_name=_client_name(ctx))
+
+
+def _client_name(ctx: Any) -> str:
+    handshake = ctx.session.client_params
+    if handshake is not None:
+        return str(handshake.client_info.name)
+    info = (ctx.meta or {}).get(CLIENT_INFO_META_KEY)
+    name = info.get("name") if isinstance(info, Mapping) else None
+    return name if isinstance(name, str) else ""
 
 
 async def _without_text(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from mcp_types import ToolAnnotations
 
 if TYPE_CHECKING:
     from mcpstated.protocol.limits import Limits
@@ -49,18 +47,19 @@ class StateTool:
     description: str
     parameters: dict[str, Any]
     """The input schema, written by hand: any client must accept it, and it is in every prompt."""
-    annotations: ToolAnnotations
+    annotations: Mapping[str, bool]
+    """The hints of the wire (`readOnlyHint` and so on)."""
     perform: Callable[[Call], Awaitable[Success]]
     """Raises McpStateError for everything that the caller can repair."""
 
 
 def hints(
     *, is_read_only: bool, is_destructive: bool = False, is_idempotent: bool = False
-) -> ToolAnnotations:
+) -> Mapping[str, bool]:
     """Return annotations that leave no hint to a client's defaults; no tool here reaches an open world."""
-    return ToolAnnotations(
-        read_only_hint=is_read_only,
-        destructive_hint=is_destructive,
-        idempotent_hint=is_idempotent or is_read_only,
-        open_world_hint=False,
-    )
+    return {
+        "readOnlyHint": is_read_only,
+        "destructiveHint": is_destructive,
+        "idempotentHint": is_idempotent or is_read_only,
+        "openWorldHint": False,
+    }

@@ -18,7 +18,7 @@ from mcpstated.protocol.errors import ERRORS
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.messages import FROM_CLIENT, FROM_DAEMON, GOODBYE_REASONS
 from mcpstated.protocol.settings import ENVIRONMENT, MCPSTATE_NAMES
-from mcpstated.surface.server import TOOLS
+from mcpstated.surface.declaration import TOOLS
 from support.layout import ROOT
 
 DOCS = ROOT / "docs"

@@ -27,6 +27,7 @@ LIBRARY_MODULES = tuple(
 HEAVY = ("asyncio", "dataclasses", "inspect", "json", "logging", "pathlib", "re", "shutil", "subprocess")
 """Modules of the standard library that cost more than the whole shim; `json` takes part in no start."""
 HEAVY += ("tempfile", "threading", "typing")
+MCP_LIBRARIES = ("anyio", "fastmcp", "mcp", "mcp_types", "pydantic")
 THIRD_PARTY = ("apsw", "click", "fastmcp", "mcp", "platformdirs", "pydantic", "rich", "trio")
 MAINTENANCE = (
     *(
@@ -75,6 +76,23 @@ FORBIDDEN = (
         "the daemon serves the others and needs none of them",
     ),
     Forbidden(("mcpstated.daemon",), ("click", "rich"), "the daemon has no terminal"),
+    Forbidden(
+        ("mcpstated.daemon", "mcpstated.surface"),
+        MCP_LIBRARIES,
+        "they take longer to load than everything else, and the daemon answers before they are there",
+        but=("mcpstated.daemon.loops", "mcpstated.surface.gate", "mcpstated.surface.server"),
+    ),
+    Forbidden(
+        ("mcpstated.daemon", "mcpstated.surface"),
+        ("mcpstated.daemon.loops", "mcpstated.surface.gate", "mcpstated.surface.server"),
+        "these load the MCP libraries, which happens in one place and beside the daemon's work",
+        but=(
+            "mcpstated.daemon.mcp_library",
+            "mcpstated.daemon.loops",
+            "mcpstated.surface.gate",
+            "mcpstated.surface.server",
+        ),
+    ),
     Forbidden(
         ("mcpstated.daemon",),
         ("mcpstated.daemon.backends.sqlite",),
@@ -222,3 +240,15 @@ def test_the_start_of_a_shim_loads_nothing_heavy(tmp_path: Path) -> None:
     loaded = set(done.stdout.split())
     assert "mcpstated.shim.relay" in loaded
     assert loaded & {*HEAVY, *THIRD_PARTY} == set()
+
+
+@pytest.mark.requirement("P2")
+def test_a_daemon_serves_before_the_mcp_libraries_are_loaded() -> None:
+    """They take seconds on a busy machine, and every call that a dead daemon left waits for the next one."""
+    program = "import sys, mcpstated.daemon.main, mcpstated.cli.commands.daemon; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"mcpstated", "apsw", "trio"} <= loaded
+    assert loaded & {*MCP_LIBRARIES, "rich", "httpx"} == set()

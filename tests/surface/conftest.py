@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fastmcp import FastMCP
 from mcp import Client
 from mcp.server.connection import Connection
 from mcp.server.runner import ServerRunner, serve_dual_era_loop, serve_one
+from mcp.shared.exceptions import MCPError
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.shared.transport_context import TransportContext
@@ -28,6 +29,8 @@ from mcpstated.daemon.feed import Feed
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.store import Store
 from mcpstated.surface.context import RequestContext
+from mcpstated.surface.direct import DirectAnswers
+from mcpstated.surface.faults import ProtocolFault
 from mcpstated.surface.server import build_surface
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -64,9 +67,17 @@ class Desk:
     """Makes requests of one client in one protocol era, as the relay would feed them."""
 
     def __init__(
-        self, surface: FastMCP, era: str, *, user: str = "ann", writer: str = "", client: str = "Probe"
+        self,
+        surface: FastMCP,
+        era: str,
+        *,
+        direct: DirectAnswers | None = None,
+        user: str = "ann",
+        writer: str = "",
+        client: str = "Probe",
     ) -> None:
         self._server = surface._mcp_server
+        self._direct = direct
         self._era = era
         self._client = {"name": client, "version": "1"}
         self.context: RequestContext | None = RequestContext(user=user, writer=writer)
@@ -83,20 +94,41 @@ class Desk:
 
     async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the result of one request; raises MCPError for an error."""
+        if self._direct is not None and isinstance(self.context, RequestContext) and method != "initialize":
+            enveloped = params if self._era == LEGACY else {**(params or {}), "_meta": self._meta}
+            is_modern = self._era == MODERN
+            if self._direct.takes(method, enveloped, is_modern=is_modern, has_handshake=True):
+                return await self._ask_directly(self._direct, self.context, method, enveloped)
         exchange = Exchange(1, ServerMessageMetadata(request_context=self.context))
         with trio.fail_after(20):
             if self._era == LEGACY:
                 return await self._runner.on_request(exchange, method, params)
-            meta = {
-                "io.modelcontextprotocol/protocolVersion": MODERN,
-                "io.modelcontextprotocol/clientInfo": self._client,
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
             connection = Connection.from_envelope(MODERN, self._client, {})
-            enveloped = {**(params or {}), "_meta": meta}
+            enveloped = {**(params or {}), "_meta": self._meta}
             return await serve_one(
                 self._server, exchange, method, enveloped, connection=connection, lifespan_state={}
             )
+
+    @property
+    def _meta(self) -> dict[str, Any]:
+        return {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientInfo": self._client,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+
+    async def _ask_directly(
+        self, direct: DirectAnswers, context: RequestContext, method: str, params: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        is_modern = self._era == MODERN
+        if method != "tools/call":
+            return direct.answer(method, params, is_modern=is_modern)
+        try:
+            named = replace(context, client_name=self._client["name"])
+            with trio.fail_after(20):
+                return await direct.call_tool(named, params, is_modern=is_modern)
+        except ProtocolFault as fault:
+            raise MCPError(code=fault.code, message=fault.message) from None
 
     async def call(self, tool: str, arguments: Any) -> dict[str, Any]:
         """Return the whole tool result, arguments as they are."""
@@ -165,12 +197,22 @@ def era(request: pytest.FixtureRequest) -> str:
     return era
 
 
+@pytest.fixture(params=["server", "direct"])
+async def direct(request: pytest.FixtureRequest, store: Store, limits: Limits) -> DirectAnswers | None:
+    """Both ways that a request can take: through the MCP server, and past it."""
+    if request.param == "server":
+        return None
+    return DirectAnswers(store, limits=limits, host="laptop", version="1.2.3")
+
+
 @pytest.fixture
-async def open_desk(surface: FastMCP, era: str) -> Callable[..., Awaitable[Desk]]:
+async def open_desk(
+    surface: FastMCP, era: str, direct: DirectAnswers | None
+) -> Callable[..., Awaitable[Desk]]:
     """Opens one client more, by default of the same user."""
 
     async def open_one(**identity: str) -> Desk:
-        desk = Desk(surface, era, **identity)
+        desk = Desk(surface, era, direct=direct, **identity)
         await desk.open()
         return desk
 

@@ -8,7 +8,7 @@ import pytest
 from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.limits import Limits
 from mcpstated.surface.coercion import Coercion
-from mcpstated.surface.server import TOOLS
+from mcpstated.surface.declaration import TOOLS
 
 SCHEMAS = {tool.name: tool.parameters for tool in TOOLS}
 
