@@ -184,6 +184,7 @@ def _create_file(path: Path, vfs: str | None) -> None:
         draft.rename(path)
         failpoint("create.after_rename")
         _flush_directory(path.parent)
+        _flush_parents(path.parent)
         failpoint("create.after_flush")
     except (apsw.Error, OSError) as error:
         with contextlib.suppress(OSError):  # ours, and half done: on a full disk its space is needed
@@ -249,6 +250,13 @@ def _flush_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _flush_parents(directory: Path) -> None:
+    """Make the directory's own name last, as far up as this user may: it may have been made just now."""
+    with contextlib.suppress(OSError):
+        for parent in directory.absolute().parents:
+            _flush_directory(parent)
 
 
 def _has_log(path: Path) -> bool:
