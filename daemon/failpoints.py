@@ -37,6 +37,7 @@ TRANSACTIONS = {
     "forget_settled": "removing ledger rows that are settled",
     "forget_old": "removing ledger rows and request keys that are too old",
     "fold": "folding old history",
+    "compaction": "giving free pages back to the disk",
     "overwrite": "writing over what a failed commit has left in the log",
     "migration": "bringing an older schema to the newest version",
 }
@@ -56,6 +57,7 @@ PLACES = {
     "append.after_ledger": "A ledger row was written, the rest of the batch was not.",
     "fold.after_checkpoint": "A fold wrote the document that history begins with, and removed nothing.",
     "fold.after_start": "A fold moved the beginning of a history, and removed nothing.",
+    "compaction.after_checkpoint": "The file was cut to what is left after giving free pages back.",
     "migration.before_step": "One step of a migration is about to change tables.",
     "migration.after_step": "One step of a migration has changed tables.",
     "tidy.before_checkpoint": "The write-ahead log is about to be moved into the database.",

@@ -2,8 +2,8 @@
 
 A pass removes handles that expired (and says so in the feed), deleted handles whose time in the trash is
 over or that do not fit into it, ledger rows that are settled or a day old, request keys of that age, and
-history beyond its limits; then it sees to the write-ahead log. Each step is a short transaction of its
-own, and writes go on between two of them.
+history beyond its limits; then it gives free space back to the disk and sees to the write-ahead log. Each
+step is a short transaction of its own, and writes go on between two of them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ FIRST_PASS_SECONDS = 5.0
 """The first pass comes soon, for a daemon may be short-lived, but after the first callers were served."""
 STEP_ROWS = 500
 """Rows that one transaction removes at most."""
+COMPACT_STEPS = 256
+"""How often one pass gives space back at most, so that a store that was emptied does not hold up the rest."""
 FORGET_INTERVAL_SECONDS = 3600.0
 SLACK = 0.25
 """The part by which a history may pass its limit before it is folded: each fold may write a document."""
@@ -96,6 +98,7 @@ class Sweeper:
                 self.purge,
                 self._forget,
                 self._fold_histories,
+                self._compact,
                 self._note_time,
                 self._backend.tidy,
             ):
@@ -125,6 +128,11 @@ class Sweeper:
     async def _trim_trash(self) -> None:
         limits = self._limits
         await self._backend.trim_trash(keep_handles=limits.trash_handles, keep_bytes=limits.trash_bytes)
+
+    async def _compact(self) -> None:
+        for _ in range(COMPACT_STEPS):
+            if not await self._backend.compact():
+                return
 
     async def _note_time(self) -> None:
         await self._backend.note_time(*self._clock.note())

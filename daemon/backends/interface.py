@@ -359,6 +359,10 @@ class Backend(Protocol):
         """
         ...
 
+    async def compact(self) -> bool:
+        """Give some of the space that is free inside the store back; False if there is no need to."""
+        ...
+
     async def note_time(self, now: float, boot: str) -> None:
         """Keep the clock's time for the next `open`, unless a later one is kept already.
 

@@ -20,7 +20,7 @@ import apsw
 import apsw.aio
 import trio
 
-from mcpstated.daemon.backends import opening, reading, sweeping, writing
+from mcpstated.daemon.backends import compaction, opening, reading, sweeping, writing
 from mcpstated.daemon.backends.faults import CommitFailed, answer_to, answer_to_failed_commit, refined
 from mcpstated.daemon.backends.interface import (
     BackendStatus,
@@ -215,6 +215,13 @@ class SQLiteBackend:
     ) -> int | None:
         """Remove history that is older than the plan's version."""
         return await self._write("fold", sweeping.fold, key, plan, checkpoint, limit)
+
+    async def compact(self) -> bool:
+        """Give some of the pages that are free inside the file back to the disk."""
+        if not await self._call(self._writer, "compact", compaction.is_due):
+            return False
+        await self._write("compact", compaction.compact, takes_away=False)
+        return True
 
     async def note_time(self, now: float, boot: str) -> None:
         """Keep the clock's time for the next opening."""

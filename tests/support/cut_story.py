@@ -16,7 +16,7 @@ import apsw
 import trio
 
 from mcpstated.daemon import evaluation
-from mcpstated.daemon.backends import opening, schema, writing
+from mcpstated.daemon.backends import compaction, opening, schema, writing
 from mcpstated.daemon.backends.interface import Key
 from mcpstated.daemon.testing import GatedBackend, ManualTime, RunningEngine, open_engine
 from mcpstated.protocol.documents import Document, check_document
@@ -29,7 +29,9 @@ from support.power_cut import PowerCut, Step
 LIMITS = Limits(history_changes=8, wal_bytes=300_000, reserve_bytes=0)
 """Small, so that folding and cutting the log happen within a short story."""
 CHECKPOINT_PAGES = 40
-"""Pages in the log after which it is moved into the database, for the same reason."""
+"""Pages in the log after which it is moved into the database, for the same reason,"""
+KEPT_BYTES = 16_384
+"""and free bytes that are not given back to the disk."""
 ALICE = Caller("alice", "laptop/claude-code")
 
 
@@ -103,7 +105,7 @@ async def tell(disk: PowerCut, path: Path, *, seed: int, rounds: int) -> Story:
     time = ManualTime()
     if path.exists():
         story.facts.append(_old_fact())
-    with disk.record_python(), _short_log():
+    with disk.record_python(), _small_steps():
         for _ in range(2):
             backend = GatedBackend(path, limits=LIMITS, vfs=disk.name)
             async with open_engine(path, limits=LIMITS, time=time, backend=backend) as running:
@@ -146,12 +148,13 @@ def _old_fact() -> Fact:
 
 
 @contextmanager
-def _short_log() -> Iterator[None]:
-    usual, opening.AUTOCHECKPOINT_PAGES = opening.AUTOCHECKPOINT_PAGES, CHECKPOINT_PAGES
+def _small_steps() -> Iterator[None]:
+    usual = opening.AUTOCHECKPOINT_PAGES, compaction.KEPT_BYTES
+    opening.AUTOCHECKPOINT_PAGES, compaction.KEPT_BYTES = CHECKPOINT_PAGES, KEPT_BYTES
     try:
         yield
     finally:
-        opening.AUTOCHECKPOINT_PAGES = usual
+        opening.AUTOCHECKPOINT_PAGES, compaction.KEPT_BYTES = usual
 
 
 class _Teller:
