@@ -78,7 +78,7 @@ def run(database: Path, *, is_old: bool, seed: int, rounds: int, torn: int, proc
 
 @click.command(help=(__doc__ or "").partition("\n")[0])
 @click.option("--seed", default=1, show_default=True, help="What the story and the torn states come from.")
-@click.option("--rounds", default=16, show_default=True, help="How long the story is.")
+@click.option("--rounds", default=10, show_default=True, help="How long the story is.")
 @click.option("--torn", default=3, show_default=True, help="Torn states for each moment.")
 @click.option("--old", is_flag=True, help="Only the store of the first schema.")
 @click.option("--new", is_flag=True, help="Only the new store.")

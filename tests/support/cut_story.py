@@ -167,29 +167,24 @@ class _Teller:
         self._live = sorted({*_live(story)})
 
     async def go_on(self, rounds: int) -> None:
-        """Do this and that to the store."""
-        often: list[Callable[[], Awaitable[object]]] = [
-            self._mint,
-            self._patch,
-            self._patch,
+        """Do this and that to the store; every kind of step comes up in seven rounds."""
+        often: list[Callable[[], Awaitable[object]]] = [self._mint, self._patch, self._patch]
+        now_and_then: list[Callable[[], Awaitable[object]]] = [
+            self._save,
+            self._bring_back,
+            self._expire,
+            self._free_space,
             self._patch_with_token,
             self._patch_with_request,
+            self._delete,
         ]
+        while len(self._live) < 4:
+            await self._mint()
         for number in range(rounds):
-            if len(self._live) < 3:
-                await self._mint()
-                continue
             await self._rng.choice(often)()
-            if number % 3 == 0:
-                await self._patch_many()
-            if number % 5 == 1:
-                await self._save()
-            if number % 6 == 2:
-                await self._delete_or_bring_back()
-            if number % 7 == 3:
-                await self._expire()
-            if number % 7 == 6:
-                await self._empty_trash()
+            await self._patch_many()
+            await self._patch_with_token()
+            await now_and_then[number % len(now_and_then)]()
 
     async def _write(self, write: Callable[[], Awaitable[Receipt]], **known: bool) -> Receipt:
         begun = self._disk.moment
@@ -256,13 +251,27 @@ class _Teller:
         document: Document = {"l": [], "saved": self._text()}
         await self._write(lambda: self._store.save(ALICE, handle, document=document, expect_version=version))
 
-    async def _delete_or_bring_back(self) -> None:
+    async def _delete(self, handle: HandleId | None = None) -> None:
+        target = handle or self._rng.choice(self._live)
+        await self._write(lambda: self._store.delete(ALICE, target))
+        self._live.remove(target)
+
+    async def _bring_back(self) -> None:
         handle = self._rng.choice(self._live)
         await self._write(lambda: self._store.delete(ALICE, handle))
-        if self._rng.random() < 0.5:
-            await self._write(lambda: self._store.undelete(ALICE, handle))
-        else:
-            self._live.remove(handle)
+        await self._write(lambda: self._store.undelete(ALICE, handle))
+
+    async def _free_space(self) -> None:
+        document: Document = {"l": ["x" * 40_000]}
+        receipt = await self._write(lambda: self._store.mint(ALICE, kind="big", document=document))
+        handle = receipt.info.handle
+        self._live.append(handle)
+        await self._patch()
+        await self._delete(handle)
+        begun = self._disk.moment
+        await self._store.empty_trash(ALICE, handle)
+        self._story.emptied[handle] = Emptied(begun, self._disk.moment)
+        await self._store.sweep()
 
     async def _expire(self) -> None:
         document: Document = {"l": [self._text()]}
@@ -288,13 +297,6 @@ class _Teller:
                 acknowledged=self._disk.moment,
             )
         )
-
-    async def _empty_trash(self) -> None:
-        trashed = [item.info.handle for item in await self._store.trash(ALICE)]
-        for handle in trashed[:2]:
-            begun = self._disk.moment
-            await self._store.empty_trash(ALICE, handle)
-            self._story.emptied[handle] = Emptied(begun, self._disk.moment)
 
 
 def _live(story: Story) -> Iterator[HandleId]:
