@@ -16,7 +16,7 @@ from mcpstated.daemon.maintenance.verify import verify
 from mcpstated.daemon.testing import RunningEngine, open_engine
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.store import Caller, HandleId
-from support.cut_story import make_old_store
+from support.old_store import make_old_store
 
 AT_ONCE = Limits(trash_days=0)
 """What is deleted is gone, without a time in the trash."""

@@ -14,9 +14,10 @@ import pytest
 import trio
 
 from mcpstated.daemon.testing import open_engine
-from support.cut_story import Story, make_old_store, tell
+from support.cut_story import Story, tell
 from support.cut_verdict import Judge, Lost
 from support.disk_states import Disk, states_at
+from support.old_store import make_old_store
 from support.power_cut import Bound, PowerCut, Step, Synced, Wrote
 
 SEED = 1

@@ -26,8 +26,8 @@ LIMITS = Limits(
     wal_bytes=200_000,
     reserve_bytes=65_536,
 )
-HABITS = Habits(handles=5, patches=500, slots=12, passing=24, deleted=24)
-DAYS = 6
+HABITS = Habits(handles=5, patches=500, slots=8, passing=24, deleted=24)
+DAYS = 5
 
 
 @pytest.mark.once

@@ -26,8 +26,9 @@ import trio
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.cut_story import Story, make_old_store, tell
+from support.cut_story import Story, tell
 from support.cut_verdict import Judge, Lost, Tally
+from support.old_store import make_old_store
 from support.power_cut import PowerCut
 
 TELL_SECONDS = 300

@@ -12,18 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import apsw
 import trio
 
-from mcpstated.daemon import evaluation
-from mcpstated.daemon.backends import compaction, opening, schema, writing
-from mcpstated.daemon.backends.interface import Key
+from mcpstated.daemon.backends import compaction, opening
 from mcpstated.daemon.testing import GatedBackend, ManualTime, RunningEngine, open_engine
-from mcpstated.protocol.documents import Document, check_document
+from mcpstated.protocol.documents import Document
 from mcpstated.protocol.limits import Limits
 from mcpstated.protocol.patches import Append, Operation, SetKey
 from mcpstated.protocol.request_keys import request_key
 from mcpstated.protocol.store import Caller, CallToken, HandleId, Receipt
+from support.old_store import OLD_DOCUMENT, OLD_HANDLE
 from support.power_cut import PowerCut, Step
 
 LIMITS = Limits(history_changes=8, wal_bytes=300_000, reserve_bytes=0)
@@ -98,7 +96,7 @@ async def tell(disk: PowerCut, path: Path, *, seed: int, rounds: int) -> Story:
     """Let a store live through a story, with a restart in its middle; return what is known of it.
 
     Args:
-        path: There may be a store of the first schema already, which `make_old_store` made.
+        path: There may be a store of the first schema already, made by `support.old_store`.
     """
     story = Story(disk.steps)
     rng = random.Random(seed)
@@ -113,38 +111,8 @@ async def tell(disk: PowerCut, path: Path, *, seed: int, rounds: int) -> Story:
     return story
 
 
-def make_old_store(path: Path) -> None:
-    """Make a store with the first version of the schema and one handle."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = apsw.Connection(str(path))
-    try:
-        with db:
-            schema.MIGRATIONS[0](db)
-            db.pragma("application_id", schema.APPLICATION_ID)
-            db.pragma("user_version", 1)
-        document = _OLD_DOCUMENT
-        minted = evaluation.mint(
-            ALICE,
-            Key("agent", "alice", _OLD_HANDLE),
-            kind="old",
-            document=document,
-            size_bytes=check_document(document, limits=LIMITS),
-            ttl_days=None,
-            title="Old",
-            now=ManualTime().wall - 1,
-        )
-        writing.append(db, [minted.step.change], {})
-        db.pragma("journal_mode", "WAL")
-    finally:
-        db.close()
-
-
-_OLD_HANDLE = HandleId("old_aaaaaaaa")
-_OLD_DOCUMENT: Document = {"l": ["as it was"]}
-
-
 def _old_fact() -> Fact:
-    return Fact(1, _OLD_HANDLE, 1, _OLD_DOCUMENT, "Old", False, False, begun=-1, acknowledged=1)
+    return Fact(1, OLD_HANDLE, 1, OLD_DOCUMENT, "Old", False, False, begun=-1, acknowledged=1)
 
 
 @contextmanager
