@@ -1,4 +1,4 @@
-"""Make a daemon leave, and wait until it has: what `stop` and `restart` share."""
+"""Make a daemon leave, and wait until it has: what `stop`, `restart` and `restore` share."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ def ensure_daemon(
     environ: Mapping[str, str],
     command: Sequence[str] | None = None,
     creates_store: bool = True,
+    start_lock: StartLock | None = None,
     on_wait: Callable[[], None] | None = None,
 ) -> DaemonLink:
     """Connect to the daemon of a store; start it if none runs.
@@ -73,6 +74,7 @@ def ensure_daemon(
             are added.
         creates_store: False if the store has been there before: where it is gone, no daemon is started, so
             that nobody takes an empty store for it.
+        start_lock: The lock, if the caller holds it already; it stays held.
         on_wait: Called at least four times a second while waiting; what it raises ends the search.
 
     Raises:
@@ -82,7 +84,7 @@ def ensure_daemon(
         DaemonUnavailable: It said why it cannot start, or something forbids it; the text says so.
     """
     search = _Search(
-        paths, hello, time.monotonic() + timeout_seconds, environ, command, creates_store, on_wait
+        paths, hello, time.monotonic() + timeout_seconds, environ, command, creates_store, start_lock, on_wait
     )
     try:
         return search.run()
@@ -96,11 +98,12 @@ def ensure_daemon(
             f"Looking for the daemon failed: {error.strerror}.", hint=f"Its data is in {paths.data_dir}."
         ) from error
     finally:
-        search.end()
+        if start_lock is None:
+            search.end()
 
 
 class _Search:
-    """One search for a daemon; owns the start lock from when it is needed until the end."""
+    """One search for a daemon; holds the start lock from when it is needed until the end."""
 
     __slots__ = (
         "_command",
@@ -125,6 +128,7 @@ class _Search:
         environ: Mapping[str, str],
         command: Sequence[str] | None,
         creates_store: bool,
+        start_lock: StartLock | None,
         on_wait: Callable[[], None] | None,
     ) -> None:
         self._paths = paths
@@ -135,7 +139,7 @@ class _Search:
         self._command = command
         self._creates_store = creates_store
         self._on_wait = on_wait
-        self._lock: StartLock | None = None
+        self._lock = start_lock
         self._spawns = 0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
         self._spawn_after: float | None = None

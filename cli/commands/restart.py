@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from mcpstated.cli.blocks import Line
 from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
 from mcpstated.cli.result import Result
-
-if TYPE_CHECKING:
-    from mcpstated.protocol.messages import Welcome
 
 
 @click.command("restart")
@@ -30,16 +25,10 @@ def command(invocation: Invocation) -> Result:
         )
     import trio
 
-    from mcpstated.cli.retire import retire
-    from mcpstated.connection import open_client
+    from mcpstated.cli.replace import replace
 
-    async def restart() -> tuple[int | None, Welcome]:
-        paths, environ = invocation.paths(), invocation.environ()
-        old_pid = await retire(paths, environ=environ, reason="upgrading")
-        async with open_client(paths, role="cli", environ=environ, start=True) as client:
-            return old_pid, client.welcome
-
-    old_pid, daemon = trio.run(restart)
+    environ = invocation.environ()
+    old_pid, daemon = trio.run(lambda: replace(invocation.paths(), environ=environ))
     data = {
         "stopped": None if old_pid is None else {"pid": old_pid},
         "daemon": {"pid": daemon.pid, "version": daemon.build, "instance": daemon.instance},
