@@ -147,6 +147,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "What durable means is read back from the settings and counted on the disk.",
         REPORT,
     ),
+    "C27": Requirement(
+        "An older schema is migrated once and whole, whoever starts and whatever dies; a newer one is "
+        "refused and left as it is, with both versions named.",
+        REPORT,
+    ),
     "C28": Requirement(
         "Big lists and documents come in pages and parts, in stable order, with a hint instead of a flood.",
         REPORT,

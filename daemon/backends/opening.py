@@ -8,6 +8,7 @@ means than SQLite: closing any other descriptor would drop the locks that SQLite
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import stat
@@ -18,8 +19,12 @@ import apsw
 
 from mcpstated.daemon.backends.faults import extended_code
 from mcpstated.daemon.backends.interface import StoreRefused
-from mcpstated.daemon.backends.schema import check_identity, check_numbers, create, migrate
+from mcpstated.daemon.backends.kept_copy import keep_copy, remove_copy, remove_old_copies
+from mcpstated.daemon.backends.schema import check_identity, check_numbers, create, migrate, pending
 from mcpstated.daemon.failpoints import failpoint
+from mcpstated.daemon.logs import log_event
+
+log = logging.getLogger("mcpstated.engine")
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES, _USER_VERSION_OFFSET, _APPLICATION_ID_OFFSET = 100, 60, 68
@@ -89,7 +94,7 @@ def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
         db.execute("ROLLBACK")
         if db.pragma("journal_mode", "WAL") != "wal":
             raise StoreRefused(f"{path} cannot use a write-ahead log here: is it on a network file system?")
-        migrate(db)
+        _bring_up_to_date(db, path)
         _name_store(db)
     except apsw.Error as error:
         raise StoreRefused(_reason(path, error)) from error
@@ -100,6 +105,22 @@ def configure_writer(db: apsw.Connection, path: Path, wal_bytes: int) -> None:
     db.pragma("journal_size_limit", wal_bytes)
     db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
     failpoint("open.after_settings")
+
+
+def _bring_up_to_date(db: apsw.Connection, path: Path) -> None:
+    """Migrate an older store, with a copy of it kept; one that could not be migrated needs none."""
+    store, versions = _beside(path, ""), pending(db)
+    if versions is None:
+        remove_old_copies(store)
+        return
+    before, after = versions
+    copy = keep_copy(db, store, after)
+    try:
+        migrate(db)
+    except BaseException:
+        remove_copy(copy)
+        raise
+    log_event(log, "info", "schema migrated", from_version=before, to_version=after, copy=str(copy))
 
 
 def configure_reader(db: apsw.Connection) -> None:

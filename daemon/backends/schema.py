@@ -168,10 +168,15 @@ def check_numbers(application_id: object, version: object, path: str) -> int:
     return version
 
 
+def pending(db: apsw.Connection) -> tuple[int, int] | None:
+    """Return the version that a store has, and the one that it must be brought to; None if it has that."""
+    version = db.pragma("user_version")
+    return None if version == SCHEMA_VERSION else (version, SCHEMA_VERSION)
+
+
 def migrate(db: apsw.Connection) -> None:
     """Bring an older schema to the newest version: all steps or none."""
-    version = db.pragma("user_version")
-    if version == SCHEMA_VERSION:
+    if pending(db) is None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:

@@ -8,20 +8,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _sources() -> dict[str, Path]:
-    with (ROOT / "pyproject.toml").open("rb") as stream:
+def _sources(root: Path) -> dict[str, Path]:
+    with (root / "pyproject.toml").open("rb") as stream:
         folders: dict[str, str] = tomllib.load(stream)["tool"]["setuptools"]["package-dir"]
-    return {package: ROOT / folder for package, folder in folders.items()}
+    return {package: root / folder for package, folder in folders.items()}
 
 
-SOURCES = _sources()
+SOURCES = _sources(ROOT)
 """Import name of each top package, and its folder."""
 
 
-def lay_out(directory: Path) -> Path:
-    """Make a folder in `directory` from which `mcpstated` can be imported, and return it."""
+def lay_out(directory: Path, root: Path = ROOT) -> Path:
+    """Make a folder in `directory` from which the `mcpstated` of a tree can be imported, and return it."""
     top = directory / "layout"
-    for package, folder in sorted(SOURCES.items()):
+    for package, folder in sorted(_sources(root).items()):
         place = top.joinpath(*package.split("."))
         if package == "mcpstated":
             place.mkdir(parents=True)
