@@ -49,17 +49,22 @@ async def main():
 trio.run(main)
 """
 MIGRATE = """
-import sys, apsw
+import sys, time, apsw
 from mcpstated.daemon.backends.schema import migrate
+
+def wait(times):
+    if times == 0:
+        print("waits", flush=True)
+    time.sleep(0.005)
+    return True
+
 db = apsw.Connection(sys.argv[1])
-db.set_busy_timeout(20_000)
-assert db.pragma("user_version") == 1
-print("ready", flush=True)
-sys.stdin.read()
+db.set_busy_handler(wait)
 migrate(db)
 print(db.pragma("user_version"))
 db.close()
 """
+"""Says when it has seen the older version and waits for its turn."""
 DAEMON = [sys.executable, "-m", "mcpstated.cli", "daemon"]
 
 
@@ -135,26 +140,25 @@ async def test_a_kill_during_a_migration_leaves_the_old_or_the_new_schema(
 def test_twenty_processes_that_find_an_older_store_at_once_migrate_it_once(path: Path) -> None:
     """Each saw the old version; whoever comes second must see what the first has done, and do nothing."""
     recorded(1).make(path)
+    db = apsw.Connection(str(path))
+    db.execute("BEGIN IMMEDIATE")
+    command = [sys.executable, "-c", MIGRATE, str(path)]
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", MIGRATE, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(20)
     ]
     try:
         for process in processes:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        ended = [process.communicate(timeout=60) for process in reversed(processes)]
+            assert process.stdout.readline() == "waits\n"
+        db.execute("COMMIT")
+        ended = [process.communicate(timeout=60) for process in processes]
     finally:
+        db.close()
         for process in processes:
             process.kill()
-    assert [(out, errors) for out, errors in ended if errors] == []
-    assert {out for out, _ in ended} == {f"{schema.SCHEMA_VERSION}\n"}
+    assert {errors for _, errors in ended} == {""}
+    assert {out.splitlines()[-1] for out, _ in ended} == {str(schema.SCHEMA_VERSION)}
 
 
 @pytest.mark.once

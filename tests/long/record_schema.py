@@ -40,7 +40,12 @@ async def play(path: Path) -> dict[str, Any]:
     answers: dict[str, Any] = {"handles": [], "deleted": [], "calls": []}
     async with open_engine(path, time=time, limits=Limits(history_changes=8)) as running:
         store = running.store
-        plain = {"l": [], "n": [1, 1.0, -0.0, 10**30, 1e-7], "text": "Zoë 猫 \u2028", "deep": [[{"a": None}]]}
+        plain: dict[str, Any] = {
+            "l": [],
+            "n": [1, 1.0, -0.0, 10**30, 1e-7],
+            "text": "Zoë 猫 \u2028",
+            "deep": [[{"a": None}]],
+        }
         kept = (await store.mint(alice, kind="notes", document=plain, title="Nötes")).info.handle
         folded = (await store.mint(alice, kind="log", document={"l": ["x" * 60]})).info.handle
         others = (await store.mint(bob, kind="notes", document={"of": "bob"})).info.handle

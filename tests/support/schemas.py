@@ -103,8 +103,9 @@ async def expect_same_answers(path: Path, store_of: Recorded) -> None:
             token = CallToken(ORIGIN, call["sequence"], is_resent=True)
             caller = Caller("alice", "laptop/other", token=token)
             number = call["sequence"] - 1
-            again = [Append("l", number), SetKey("", f"k{number}", number)]
-            receipt = await store.patch(caller, call["handle"], again)
+            receipt = await store.patch(
+                caller, call["handle"], [Append("l", number), SetKey("", f"k{number}", number)]
+            )
             assert receipt.info.version == call["version"], "a call that comes again is answered as it was"
         assert (await store.status()).revision == answers["revision"], "and not applied again"
 
