@@ -77,7 +77,8 @@ class Load:
         self._turned.set()
         self._turned = trio.Event()
 
-    async def _account(self, client: McpClient) -> list[str]:
+    async def account(self, client: McpClient) -> list[str]:
+        """Return what is wrong with what is stored, one sentence each."""
         final = await client.tool("state_load", handle=self.handle, max_bytes=1_000_000)
         stored = final["state"]["l"]
         wrong = [f"a call failed: {reply}" for reply in self.failed]
@@ -125,4 +126,4 @@ async def load_on(
             await load.everybody_has_called(1)
             yield load
             load._is_over = True
-        load.wrong = await load._account(observer)
+        load.wrong = await load.account(observer)
