@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -45,15 +47,23 @@ async def test_restarts_under_load_fail_no_call_and_neither_lose_nor_double_one(
     with trio.fail_after(120):
         async with load_on(data_dir, shims=6, programs=2, environ=starting_environment(data_dir)) as load:
             pids.add(daemon_pid(data_dir))
-            for _ in range(3):
+            for _ in range(2):
                 replaced = await restart(data_dir)
                 assert replaced["pid"] == daemon_pid(data_dir)
                 pids.add(daemon_pid(data_dir))
                 await load.everybody_has_called(3)
+            os.kill(
+                daemon_pid(data_dir), signal.SIGTERM
+            )  # to one that it cannot talk to, `restart` says it so
+            replaced = await restart(data_dir)
+            assert replaced["pid"] == daemon_pid(data_dir)
+            pids.add(daemon_pid(data_dir))
+            await load.everybody_has_called(3)
     assert load.wrong == []
-    assert len(pids) == 4
+    assert len(pids) >= 4
 
 
+@pytest.mark.once
 @pytest.mark.requirement("P2")
 async def test_no_other_installation_starts_its_daemon_while_one_is_replaced(data_dir: Path) -> None:
     """Shims that lose their daemon look for the next at once; the one that was asked for must win.
@@ -79,9 +89,9 @@ async def test_no_other_installation_starts_its_daemon_while_one_is_replaced(dat
 
             for _ in range(4):
                 await nursery.start(be_another)
-            replaced = [await restart(data_dir) for _ in range(2)]
+            replaced = await restart(data_dir)
             assert (await ours.tool("state_list"))["ok"]
             nursery.cancel_scope.cancel()
     assert calls
-    assert replaced[-1]["pid"] == daemon_pid(data_dir)
+    assert replaced["pid"] == daemon_pid(data_dir)
     assert not (data_dir / "starts").exists(), "a daemon of the other installation was started"
