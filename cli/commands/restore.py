@@ -41,6 +41,7 @@ def command(invocation: Invocation, file: str, yes: bool, force: bool) -> Result
     Refused while clients are connected, unless --force is given. The backup is examined first.
     """
     from mcpstated.daemon.maintenance import restore
+    from mcpstated.protocol.directories import make_private_directory
 
     settings = settings_of(invocation)
     source, database = Path(file).absolute(), Path(settings.database)
@@ -58,6 +59,7 @@ def command(invocation: Invocation, file: str, yes: bool, force: bool) -> Result
                 ),
             ),
         )
+    make_private_directory(settings.paths.data_dir)
     with refusals_as_errors(source):
         verdict = restore.prepare(source, database)
     try:
