@@ -14,9 +14,16 @@ import pytest
 
 from mcpstated.cli.exit_codes import ExitCode
 from mcpstated.cli.main import COMMANDS, program
+from mcpstated.daemon.backends.schema import SCHEMA_VERSION
 from mcpstated.protocol.errors import ERRORS
 from mcpstated.protocol.limits import Limits
-from mcpstated.protocol.messages import FROM_CLIENT, FROM_DAEMON, GOODBYE_REASONS
+from mcpstated.protocol.messages import (
+    FROM_CLIENT,
+    FROM_DAEMON,
+    GOODBYE_REASONS,
+    PROTOCOL_MAX,
+    PROTOCOL_MIN,
+)
 from mcpstated.protocol.settings import ENVIRONMENT, MCPSTATE_NAMES
 from mcpstated.surface.declaration import TOOLS
 from support.layout import ROOT
@@ -133,6 +140,15 @@ def test_every_message_and_goodbye_of_the_wire_is_documented() -> None:
     page = text_of("protocol.md")
     names = [*FROM_CLIENT, *FROM_DAEMON, *GOODBYE_REASONS]
     assert [name for name in names if f"| `{name}` |" not in page] == []
+
+
+def test_every_version_of_the_wire_and_of_the_schema_is_documented() -> None:
+    """Whoever upgrades, or goes back, looks up what changed and whether both sides fit."""
+    page = text_of("upgrading.md")
+    wanted = [f"| wire | {version} |" for version in range(PROTOCOL_MIN, PROTOCOL_MAX + 1)]
+    wanted += [f"| schema | {version} |" for version in range(1, SCHEMA_VERSION + 1)]
+    assert [row for row in wanted if row not in page] == []
+    assert f"state.db.before-v{SCHEMA_VERSION}" in page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -3,7 +3,7 @@
     state.db --one read transaction--> state.db.before-v2.new --flushed, renamed--> state.db.before-v2
 
 It is made through the connection that is about to migrate, so nothing else opens the store, and before that
-connection has written anything. One copy is kept, the newest, and that for `KEPT_DAYS`: what a person deleted
+connection has changed a row. One copy is kept, the newest, and that for `KEPT_DAYS`: what a person deleted
 must not live on in it for ever. Every function here runs in a connection's worker thread.
 """
 
