@@ -56,7 +56,7 @@ async def test_a_program_of_version_1_goes_on_working(tmp_path: Path, role: str)
 @pytest.mark.requirement("P2")
 async def test_a_request_of_version_2_that_comes_again_is_applied_once(tmp_path: Path) -> None:
     """The numbers of the frame are what the ledger goes by, over connections and users of one id."""
-    me = (1, 2, [], "library", "0.2.0", b"i" * 16, "", "w", 42)
+    me: tuple[Any, ...] = (1, 2, [], "library", "0.2.0", b"i" * 16, "", "w", 42)
     append = '[{"op":"append","path":"l","value":1}]'
     with trio.fail_after(60):
         async with daemon_in(tmp_path) as daemon:
@@ -90,7 +90,7 @@ async def test_a_request_of_version_2_that_comes_again_is_applied_once(tmp_path:
 @pytest.mark.requirement("P2")
 async def test_nothing_is_read_any_more_from_a_peer_that_has_come_back(tmp_path: Path) -> None:
     """P2: what is found in the older connection after its number was forgotten would count twice."""
-    me = (1, 2, [], "library", "0.2.0", b"i" * 16, "", "w", 42)
+    me: tuple[Any, ...] = (1, 2, [], "library", "0.2.0", b"i" * 16, "", "w", 42)
     append = '[{"op":"append","path":"l","value":1}]'
     with trio.fail_after(60):
         async with daemon_in(tmp_path) as daemon:

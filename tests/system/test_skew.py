@@ -66,7 +66,7 @@ async def said_hello(accepted: trio.socket.SocketType, *, protocol: int) -> tupl
 @pytest.mark.requirement("P2")
 async def test_a_shim_of_version_1_goes_on_with_this_daemon_and_with_the_next(data_dir: Path) -> None:
     """An upgrade leaves the shims of the clients that run; what they send again counts once."""
-    me = (1, 1, [], "shim", "0.1.0", SHIM_ID, "", "w", 42)
+    me: tuple[Any, ...] = (1, 1, [], "shim", "0.1.0", SHIM_ID, "", "w", 42)
     with trio.fail_after(60):
         async with daemon_in(data_dir) as daemon, dialled(daemon.socket, *me) as frames:
             welcome = await frames.receive()
