@@ -50,8 +50,8 @@ async def _play(narrator: Narrator) -> bool:
     """Play the demo; return False if a signal ended it early. Everything is cleaned up either way."""
     import trio
 
-    from mcpstated.cli.demo.stage import private_stage
     from mcpstated.cli.demo.story import tell
+    from mcpstated.cli.stage import private_stage
 
     is_finished = False
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
@@ -59,7 +59,7 @@ async def _play(narrator: Narrator) -> bool:
 
             async def play() -> None:
                 nonlocal is_finished
-                async with private_stage() as stage:
+                async with private_stage("demo") as stage:
                     await tell(stage, narrator)
                     is_finished = True
                 nursery.cancel_scope.cancel()

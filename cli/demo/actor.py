@@ -15,7 +15,7 @@ from mcp.client.stdio import stdio_client
 from mcp_types import Implementation
 
 from mcpstated.cli.demo.failed import DemoFailed
-from mcpstated.cli.demo.stage import Stage
+from mcpstated.cli.stage import Stage
 
 CALL_SECONDS = 30.0
 

@@ -18,8 +18,8 @@ from mcpstated.cli import words
 from mcpstated.cli.demo.actor import Actor, Reply, acting
 from mcpstated.cli.demo.failed import DemoFailed, expect
 from mcpstated.cli.demo.narrator import Narrator
-from mcpstated.cli.demo.stage import Stage
 from mcpstated.cli.gone import wait_gone
+from mcpstated.cli.stage import Stage
 from mcpstated.cli.status_view import running_blocks
 
 KIND = "research"

@@ -1,11 +1,11 @@
-"""Where the demo plays: a private directory with a daemon of its own, gone when the demo is."""
+"""Where the demo and the self-test play: a private directory with a daemon of its own, gone at the end."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +39,14 @@ class Stage:
 
 
 @asynccontextmanager
-async def private_stage() -> AsyncIterator[Stage]:
-    """Make the directory, and at the end stop the daemon in it and remove it, however the end came."""
-    directory = tempfile.mkdtemp(prefix="mcpstated-demo-")
+async def private_stage(purpose: str, *, is_kept: Callable[[], bool] = lambda: False) -> AsyncIterator[Stage]:
+    """Make the directory, and at the end stop the daemon in it and remove it, however the end came.
+
+    Args:
+        purpose: Part of the directory's name.
+        is_kept: Asked at the end whether somebody should still look at the directory.
+    """
+    directory = tempfile.mkdtemp(prefix=f"mcpstated-{purpose}-")
     paths = Paths(str(Path(directory).resolve()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MCPSTATE")}
     stage = Stage(
@@ -55,7 +60,8 @@ async def private_stage() -> AsyncIterator[Stage]:
         socket_dir = str(Path(paths.socket).parent)
         if socket_dir != paths.data_dir:  # the temporary directory has a long path
             shutil.rmtree(socket_dir, ignore_errors=True)
-        shutil.rmtree(directory, ignore_errors=True)
+        if not is_kept():
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _end_daemon(stage: Stage) -> None:
