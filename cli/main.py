@@ -37,6 +37,7 @@ COMMANDS = {
     "import": "Take handles over from an export, or from mcpstate.",
     "paths": "Show where everything lies.",
     "logs": "Show the end of the daemon's log.",
+    "selftest": "Torture a store of its own, and check what comes of it.",
     "demo": "Watch two clients share a state; takes seconds.",
     "completion": "Print the completion script of a shell.",
 }
