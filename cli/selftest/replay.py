@@ -69,6 +69,8 @@ class _Replay:
         for candidate in unused:
             if candidate.started > self._last_begin[number]:
                 continue
+            if candidate.arguments.get("expect_version", number - 1) != number - 1:
+                continue
             rest = tuple(call for call in unused if call is not candidate)
             try:
                 misfit = self._from(number + 1, self._step(number, before, candidate), rest)
