@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import trio
@@ -20,11 +21,13 @@ from mcpstated.cli.selftest.problems import Problem
 from mcpstated.cli.selftest.shared import SharedHandle
 from mcpstated.cli.selftest.tally import Tally
 from mcpstated.connection import DaemonClient
-from mcpstated.protocol.errors import HandleNotFound, McpStateError
+from mcpstated.protocol.errors import DaemonUnavailable, HandleNotFound, McpStateError
 from mcpstated.protocol.moments import moment
 from mcpstated.protocol.store import HandleInfo
 
 NAME = "auditor"
+ATTEMPTS = 5
+"""A machine that is very busy may need longer for a daemon than a program waits for one."""
 _AT_ONCE = 4
 _MOMENTS = ("created_at", "updated_at", "expires_at")
 
@@ -55,12 +58,8 @@ class Auditor:
         if problems:
             self._tally.add_problems(problems)
             self.keep(calls)
-        try:
-            await self._client.delete(handle)
-        except McpStateError as error:
-            self._tally.add_problems(
-                [Problem("refused", handle, f"it could not be deleted: {error.message}")]
-            )
+        if problem := await self._delete(handle):
+            self._tally.add_problems([problem])
 
     async def leftovers(self, mints: Sequence[Call]) -> list[Problem]:
         """Return what is wrong with the list once every handle that is known is deleted.
@@ -116,21 +115,33 @@ class Auditor:
     async def _undelete(self, handle: str) -> Fields:
         return _metadata((await self._client.undelete(handle)).info)
 
+    async def _delete(self, handle: str) -> Problem | None:
+        error: McpStateError | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                await self._client.delete(handle)
+            except HandleNotFound:
+                return None  # an attempt before had gone through
+            except McpStateError as refusal:
+                error = refusal
+            else:
+                return None
+        return Problem("refused", handle, f"it could not be deleted: {error}")
+
     async def _call(
         self, operation: Operation, arguments: Fields, ask: Callable[[], Awaitable[Fields]]
     ) -> Call:
-        started = time.monotonic()
-        try:
-            reply: Fields = {"ok": True, **await ask()}
-        except McpStateError as error:
-            reply = {"ok": False, "error": error.to_payload()}
-        ended = time.monotonic()
-        call = Call(NAME, operation, arguments["handle"], arguments, started, ended, reply)
-        return (
-            Call(NAME, operation, call.handle, arguments, started, math.inf, reply)
-            if call.is_unknown
-            else call
-        )
+        """Ask, again while no daemon can be had, and return what came of it."""
+        for _ in range(ATTEMPTS):
+            started = time.monotonic()
+            try:
+                reply: Fields = {"ok": True, **await ask()}
+            except McpStateError as error:
+                reply = {"ok": False, "error": error.to_payload()}
+            call = Call(NAME, operation, arguments["handle"], arguments, started, time.monotonic(), reply)
+            if call.code != DaemonUnavailable.code:
+                break
+        return replace(call, ended=math.inf) if call.is_unknown else call
 
 
 def _unread(calls: Sequence[Call]) -> list[Problem]:

@@ -129,10 +129,14 @@ class ShimClient:
     async def _shake_hands(self) -> None:
         information = {"name": self.name, "version": "1"}
         asked = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": information}
-        waiting = await self._ask("initialize", asked)
-        if waiting.message is None or "result" not in waiting.message:
-            raise ShimEnded(f"The shim of {self.name} did not answer the handshake.")
-        await self._send({"method": "notifications/initialized"})
+        give_up_at = time.monotonic() + CALL_SECONDS
+        while (waiting := await self._ask("initialize", asked)).message is not None:
+            if "result" in waiting.message:
+                await self._send({"method": "notifications/initialized"})
+                return
+            if time.monotonic() > give_up_at:  # the shim says so when a daemon takes long to start
+                break
+        raise ShimEnded(f"The shim of {self.name} was not welcomed.")
 
     async def _ask(self, method: str, params: Fields) -> _Waiting:
         self._last_id = number = self._last_id + 1

@@ -36,6 +36,7 @@ from mcpstated.protocol.errors import McpStateError
 LANES = 2
 """Calls that each client has under way at a time."""
 _LOOK_SECONDS = 0.1
+_START_SECONDS = 60.0
 _VERIFY_SECONDS = 300.0
 
 
@@ -84,12 +85,19 @@ class SelfTest:
         workload = Workload(self.tally, retire, random)
         clients = [ShimClient(f"client-{number}", stage) for number in range(1, self.clients + 1)]
         async with (
-            open_client(stage.paths, role="cli", environ=stage.environ, start=True) as program,
+            open_client(
+                stage.paths,
+                role="cli",
+                environ=stage.environ,
+                start=True,
+                timeout_seconds=_START_SECONDS,
+            ) as program,
             trio.open_nursery() as nursery,
         ):
             auditor = Auditor(program, self.tally, Path(stage.paths.data_dir) / "history.jsonl")
-            for client in clients:
-                await nursery.start(client.run)
+            async with trio.open_nursery() as starting:
+                for client in clients:
+                    starting.start_soon(nursery.start, client.run)
             async with trio.open_nursery() as judging:
                 judging.start_soon(auditor.run, retired)
                 self.phase = "running"

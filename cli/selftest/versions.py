@@ -38,7 +38,6 @@ def version_problems(calls: Sequence[Call]) -> Iterator[Problem]:
     """Yield what is wrong with the versions of one handle and their order in time."""
     yield from _answer_problems(calls)
     yield from _repeated_versions(calls)
-    yield from _gaps(calls)
     yield from _time_problems(calls)
     yield from _save_problems(calls)
     yield from _deletion_problems(calls)
@@ -59,16 +58,6 @@ def _repeated_versions(calls: Sequence[Call]) -> Iterator[Problem]:
         if call.is_change and call.version is not None and first[call.version] is not call:
             other = first[call.version].words()
             yield _problem("version_twice", call, f"{call.words()} and {other} both made {call.version}")
-
-
-def _gaps(calls: Sequence[Call]) -> Iterator[Problem]:
-    changes = changes_by_version(calls)
-    missing = [version for version in range(1, newest_version(calls) + 1) if version not in changes]
-    unknown = sum(call.is_write and call.is_unknown for call in calls)
-    if len(missing) > unknown:
-        shown = ", ".join(map(str, missing[:10]))
-        text = f"nobody made version {shown}; {unknown} calls have an unknown outcome"
-        yield Problem("gap", calls[0].handle, text)
 
 
 def _time_problems(calls: Sequence[Call]) -> Iterator[Problem]:

@@ -246,6 +246,10 @@ def test_a_handle_that_lives_after_its_deletion_is_found(history: History) -> No
     assert "undead" in kinds(history)
     history = History()
     history.delete(2)
+    history.load(2)
+    assert kinds(history) == {"undead"}
+    history = History()
+    history.delete(2)
     history.load(1)
     assert kinds(history) == {"stale_read"}
 
