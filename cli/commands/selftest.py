@@ -136,7 +136,10 @@ def _numbers(test: SelfTest) -> Fields:
         ),
         ("slowest call", f"{tally.slowest_seconds:.3f} s {tally.slowest_operation}"),
         ("failed calls", f"{tally.failed:,}"),
-        ("unknown outcomes", f"{tally.unknown:,}, of clients that were killed in the middle of a call"),
+        (
+            "unknown outcomes",
+            f"{tally.unknown:,} (the client was killed meanwhile, or told that nobody knows)",
+        ),
         ("checked", f"{words.count(tally.handles, 'handle')} with {words.count(tally.versions, 'version')}"),
         ("lost", f"{tally.lost:,}"),
         ("doubled", f"{tally.doubled:,}"),
