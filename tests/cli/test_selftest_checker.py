@@ -291,7 +291,7 @@ def test_a_refusal_without_a_reason_is_found(history: History, code: str, kind: 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_fault_slips_through_in_a_long_history(seed: int) -> None:
     """One change or one read of two hundred calls is falsified, at random; the rest stays as it was."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     history = a_long_history(chance)
     assert check(history.calls) == []
     index = chance.choice([n for n, call in enumerate(history.calls) if n > 0 and call.version is not None])
