@@ -56,3 +56,13 @@ async def test_daemons_killed_at_random_moments_lose_nothing_and_double_nothing(
 
     for aftermath in found.values():
         assert aftermath.is_clean, aftermath
+
+
+@pytest.mark.once
+@pytest.mark.requirement("P1", "P2")
+async def test_the_requests_of_programs_are_answered_over_the_daemons_that_die(data_dir: Path) -> None:
+    """P2: a program has no shim; its connection finds the next daemon and tells it what was not answered."""
+    workload = Workload(data_dir, writers=1, programs=4)
+    with trio.fail_after(90):
+        found = await kill_under(workload, kills=3, seed=1)
+    assert found.is_clean, found
