@@ -59,6 +59,16 @@ REQUIREMENTS: dict[str, Requirement] = {
         "The shim starts and stays near a bare interpreter, and a patch costs what it changes.",
         PROMISE,
     ),
+    "C01": Requirement(
+        "A call that its daemon died of, before or after it was stored, is answered, and applied at most "
+        "once; where nobody can know, the answer says so.",
+        REPORT,
+    ),
+    "C02": Requirement(
+        "One shim goes on over any number of killed daemons without a new handshake; its waits are "
+        "bounded, and no failure is remembered for the next call.",
+        REPORT,
+    ),
     "C03": Requirement(
         "Clients with a full, an empty and a foreign environment share one daemon and one state.",
         REPORT,
@@ -99,6 +109,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Nesting has one limit on every way in; nothing is stored that cannot be loaded again.",
         REPORT,
     ),
+    "C12": Requirement(
+        "A stop under load, hurried or not, or during a migration, ends in time and leaves exactly the "
+        "acknowledged writes and whole unacknowledged ones.",
+        REPORT,
+    ),
     "C13": Requirement(
         "A shim whose parent is gone leaves, although somebody still holds its stdin; the daemon stays.",
         REPORT,
@@ -109,6 +124,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "C15": Requirement(
         "Failures are tool results that fit the advertised schema, text first; an unknown tool is -32602.",
+        REPORT,
+    ),
+    "C16": Requirement(
+        "A client that comes at the moment in which an idle daemon leaves is served all the same.",
         REPORT,
     ),
     "C17": Requirement(

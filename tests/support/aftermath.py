@@ -58,7 +58,7 @@ async def aftermath_of(workload: Workload) -> Aftermath:
             ]
             doubled += [value for value, count in found.items() if count > 1]
             problems += _problems_of(handle, values, loaded["version"], written)
-            if _from_the_log(workload.data_dir, handle) != (loaded["state"], loaded["version"]):
+            if read_log(workload.data_dir, handle) != (loaded["state"], loaded["version"]):
                 problems.append(f"{handle}: what is served is not what its log leads to")
         for kind in (SHARED, OWN):
             doubled += await _handles_made_twice(client, kind, workload)
@@ -92,7 +92,7 @@ async def _handles_made_twice(client: McpClient, kind: str, workload: Workload) 
     return [f"{total} handles of kind {kind}, and {made} were asked for"] if total > made else []
 
 
-def _from_the_log(data_dir: Path, handle: str) -> tuple[Any, int]:
+def read_log(data_dir: Path, handle: str) -> tuple[Any, int]:
     """Return the document and the version that the newest checkpoint and the changes since lead to."""
     with open_read_only(Path(Paths(str(data_dir)).database)) as db:
         stored = reading.find(db, Key("agent", "local", HandleId(handle)), with_trash=False)

@@ -90,7 +90,8 @@ async def _stop_orderly(stage: Stage) -> None:
     os.kill(stage.daemon.pid, signal.SIGTERM)
 
 
-def _lay_out_version_1(data_dir: Path) -> None:
+def lay_out_version_1(data_dir: Path) -> None:
+    """Make the store that the first version of the schema had."""
     db = apsw.Connection(Paths(str(data_dir)).database)
     with db:
         db.pragma("application_id", schema.APPLICATION_ID)
@@ -123,7 +124,7 @@ SCENES: dict[str, Scene] = {
     "forget_old": _SWEEPING,
     "fold": _SWEEPING,
     "tidy": _SWEEPING,
-    "migration": Scene(prepare=_lay_out_version_1),
+    "migration": Scene(prepare=lay_out_version_1),
     "create": _OPENING,
     "open": _OPENING,
     "close": Scene(act=_stop_orderly),

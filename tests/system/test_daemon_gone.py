@@ -40,7 +40,7 @@ def appending(value: object) -> list[dict[str, Any]]:
 
 @pytest.mark.requirement("C01", "P1", "P2")
 @pytest.mark.parametrize(
-    "moment", ["write.before_submit=stop@2", "append.after_commit=stop@2", "commit.batch_settled=stop@2"]
+    "moment", ["write.before_submit=stop@1", "append.after_commit=stop@2", "commit.batch_settled=stop@2"]
 )
 async def test_an_append_is_answered_and_there_once_though_its_daemon_hung_and_was_killed(
     data_dir: Path, moment: str
@@ -64,6 +64,7 @@ async def test_an_append_is_answered_and_there_once_though_its_daemon_hung_and_w
     assert (loaded["state"], loaded["version"]) == ({"l": ["x"]}, 2)
 
 
+@pytest.mark.once
 @pytest.mark.requirement("C02", "P2")
 async def test_one_shim_goes_on_over_twenty_daemons_that_were_killed(data_dir: Path) -> None:
     """The client shook hands once; each next call finds the next daemon, and no failure is remembered."""
