@@ -32,9 +32,8 @@ PATIENCE_SECONDS = 60.0
 REPORT_KILLS = 50
 
 
-async def kill_under(workload: Workload, kills: int, seed: int) -> Aftermath:
+async def kill_under(workload: Workload, killer: Killer, kills: int) -> Aftermath:
     """Kill that many daemons while everybody writes, and look what became of it."""
-    killer = Killer(workload, seed=seed)
     began = time.monotonic()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(workload.run)
@@ -52,17 +51,19 @@ async def kill_under(workload: Workload, kills: int, seed: int) -> Aftermath:
         return await aftermath_of(workload)
 
 
-def report(workload: Workload, found: Aftermath, kills: int) -> None:
+def report(workload: Workload, killer: Killer, found: Aftermath) -> None:
     """Print what happened."""
     times = sorted(call.ended - call.started for call in workload.calls if call.ended is not None)
     writes = sum(call.value is not None and call.is_acknowledged for call in workload.calls)
-    click.echo(f"kills      {kills}")
+    click.echo(
+        f"kills      {killer.kills}, of them {killer.early_kills} while a daemon started or right after"
+    )
     click.echo(f"calls      {len(workload.calls)}, of them {writes} acknowledged writes of one value each")
     for name in ("lost", "doubled", "failed", "problems"):
         entries: tuple[str, ...] = getattr(found, name)
         click.echo(f"{name:<11}{len(entries)}")
         for entry in entries[:10]:
-            click.echo(f"           {entry}")
+            click.echo(f"           {entry[:300]}")
     for name, part in (("p50", 0.5), ("p99", 0.99)):
         click.echo(f"{name:<11}{times[int(part * len(times))]:.3f} s")
     verdict = "within" if times[-1] <= SLOWEST_SECONDS else "ABOVE"
@@ -81,12 +82,13 @@ def main(kills: int, shims: int, programs: int, pause: float, seed: int) -> None
     os.environ["HOME"] = str(directory)
     data_dir = directory / "data"
     workload = Workload(data_dir, writers=shims, programs=programs, pause_seconds=pause, seed=seed)
+    killer = Killer(workload, seed=seed)
     try:
-        found = trio.run(kill_under, workload, kills, seed)
+        found = trio.run(kill_under, workload, killer, kills)
     finally:
         kill_daemons_below(directory)
         shutil.rmtree(directory, ignore_errors=True)
-    report(workload, found, kills)
+    report(workload, killer, found)
     sys.exit(0 if found.is_clean else 1)
 
 

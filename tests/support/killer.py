@@ -6,6 +6,7 @@ import os
 import random
 import re
 import signal
+from math import inf
 from pathlib import Path
 
 import trio
@@ -14,13 +15,16 @@ from mcpstated.protocol.paths import Paths
 from support.workload import Workload
 
 LOOK_SECONDS = 0.005
+QUICK_SECONDS = 3.0
+"""How soon after a kill the next daemon must be there to be killed early."""
 
 
 class Killer:
     """Kills one daemon after the other.
 
-    Most die up to 0.2 s after each writer was answered by it, the others while they start or right after:
-    never two of those in a row, for a call is only promised an answer if a daemon stays long enough.
+    Most die up to 0.2 s after each writer was answered by it, the others while they start or right after.
+    Of those never two in a row, nor one that took long to start: what is promised is an answer where a daemon
+    can be had in ten seconds.
     """
 
     def __init__(self, workload: Workload, *, seed: int, early: float = 0.25) -> None:
@@ -30,18 +34,23 @@ class Killer:
         """The part that dies early."""
         self._was_early = True
         self._last_pid: int | None = None
+        self._killed_at = -inf
         self.kills = 0
+        self.early_kills = 0
 
     async def kill(self) -> None:
         """Kill the next daemon, once it is there."""
         pid = await self._next_daemon()
-        self._was_early = not self._was_early and self._random.random() < self._early
+        is_quick = trio.current_time() - self._killed_at < QUICK_SECONDS
+        self._was_early = is_quick and not self._was_early and self._random.random() < self._early
         if self._was_early:
+            self.early_kills += 1
             await trio.sleep(self._random.uniform(0, 0.5))
         else:
             await self._workload.everybody_answered()
             await trio.sleep(self._random.uniform(0, 0.2))
         os.kill(pid, signal.SIGKILL)
+        self._killed_at = trio.current_time()
         self._last_pid = pid
         self.kills += 1
 

@@ -217,4 +217,5 @@ class _ProgramWriter:
         return state["l"], loaded.info.version
 
     async def save(self, handle: str, values: list[str], version: int) -> None:
-        await self._client.save(handle, {"l": values}, expect_version=version)
+        document: dict[str, Any] = {"l": values}
+        await self._client.save(handle, document, expect_version=version)
