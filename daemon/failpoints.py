@@ -18,6 +18,7 @@ import errno
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -174,4 +175,5 @@ def _reach(name: str) -> None:
         return
     if trap.action == ERROR:
         raise OSError(errno.EIO, os.strerror(errno.EIO), name)
-    os.kill(os.getpid(), signal.SIGKILL if trap.action == KILL else signal.SIGSTOP)
+    # to this thread: if another one had to take it first, this one would go on until then
+    signal.pthread_kill(threading.get_ident(), signal.SIGKILL if trap.action == KILL else signal.SIGSTOP)

@@ -72,6 +72,31 @@ def test_a_process_dies_or_stands_still_exactly_there(action: str, expected: int
         assert process.wait(30) == expected
 
 
+def test_a_thread_stands_still_exactly_there_too() -> None:
+    """Transactions run in worker threads; a stop that another thread must take first would come too late."""
+    program = (
+        "import os, threading\n"
+        "from mcpstated.daemon import failpoints\n"
+        "if hasattr(os, 'sched_setaffinity'):  # the other thread cannot run meanwhile\n"
+        "    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        f"failpoints.arm('{NAME}=stop')\n"
+        "def work():\n"
+        f"    failpoints.failpoint('{NAME}')\n"
+        "    os.write(1, b'after')\n"
+        "thread = threading.Thread(target=work)\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        os.set_blocking(process.stdout.fileno(), False)
+        assert process.stdout.read() is None
+        os.kill(process.pid, signal.SIGCONT)
+        assert process.wait(30) == 0
+        assert process.stdout.read() == b"after"
+
+
 @pytest.mark.parametrize(
     "text",
     ["append=kill", f"{NAME}=explode", f"{NAME}=kill@0", f"{NAME}=kill@", NAME],
