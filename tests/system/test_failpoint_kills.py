@@ -51,7 +51,7 @@ def test_every_failpoint_is_reached_here_or_named_with_who_reaches_it() -> None:
 @pytest.mark.parametrize("group", GROUPS)
 async def test_wherever_the_daemon_dies_every_acknowledged_write_is_there_once(group: str) -> None:
     """P1, P2: between any two steps a kill may come; the shims go on with the next daemon."""
-    names = [name for name in FAILPOINTS if step_of(name) in GROUPS[group]][::ONE_IN]
+    names = [name for name in FAILPOINTS if step_of(name) in GROUPS[group]][2::ONE_IN]
     directory = Path(tempfile.mkdtemp(prefix="fp-", dir="/tmp"))
     limit = trio.CapacityLimiter(AT_A_TIME)
 
