@@ -77,23 +77,29 @@ def test_a_thread_stands_still_exactly_there_too() -> None:
     program = (
         "import os, threading\n"
         "from mcpstated.daemon import failpoints\n"
-        "if hasattr(os, 'sched_setaffinity'):  # the other thread cannot run meanwhile\n"
-        "    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         f"failpoints.arm('{NAME}=stop')\n"
+        "begin = threading.Event()\n"
         "def work():\n"
+        "    begin.wait()\n"
         f"    failpoints.failpoint('{NAME}')\n"
         "    os.write(1, b'after')\n"
         "thread = threading.Thread(target=work)\n"
         "thread.start()\n"
+        "if hasattr(os, 'sched_setaffinity'):  # the other thread hardly gets to run\n"
+        "    for id in (threading.get_native_id(), thread.native_id):\n"
+        "        os.sched_setaffinity(id, {min(os.sched_getaffinity(0))})\n"
+        "    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)\n"
+        "begin.set()\n"
         "thread.join()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         os.set_blocking(process.stdout.fileno(), False)
-        assert process.stdout.read() is None
+        before = process.stdout.read()
         os.kill(process.pid, signal.SIGCONT)
         assert process.wait(30) == 0
+        assert before is None
         assert process.stdout.read() == b"after"
 
 
