@@ -134,6 +134,7 @@ SCENES: dict[str, Scene] = {
 ELSEWHERE: dict[str, str] = {
     "backup": "a process of its own makes backups: tests/maintenance/test_backup.py",
     "restore": "no daemon runs while a store is restored: tests/maintenance/test_restore.py",
+    "compaction": "a process of its own runs the sweeper alone: tests/engine/test_compaction.py",
     "overwrite": "only a disk that fails in a commit leads there: tests/engine/test_disk_faults.py",
 }
 """Steps that no healthy daemon takes, and which tests take them."""

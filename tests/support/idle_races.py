@@ -24,7 +24,7 @@ async def race(data_dir: Path, rounds: int, *, seed: int) -> int:
     Raises:
         AssertionError: A save was not answered as it should be.
     """
-    generator = random.Random(seed)  # noqa: S311 - it keeps no secret
+    generator = random.Random(seed)
     environ = starting_environment(data_dir, MCPSTATED_IDLE_SECONDS=str(IDLE_SECONDS))
     total = 0
     for number in range(rounds):

@@ -29,7 +29,7 @@ class Killer:
 
     def __init__(self, workload: Workload, *, seed: int, early: float = 0.25) -> None:
         self._workload = workload
-        self._random = random.Random(seed)  # noqa: S311 - it keeps no secret
+        self._random = random.Random(seed)
         self._early = early
         """The part that dies early."""
         self._was_early = True

@@ -79,7 +79,7 @@ class Workload:
         self._names = [f"w{number}" for number in range(writers)]
         self._programs = [f"p{number}" for number in range(programs)]
         self._pause_seconds = pause_seconds
-        self._random = random.Random(seed)  # noqa: S311 - it keeps no secret
+        self._random = random.Random(seed)
         self._shared: list[str] = []
         self._is_prepared = trio.Event()
         self._is_stopping = trio.Event()
