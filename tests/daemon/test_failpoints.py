@@ -99,7 +99,7 @@ def test_a_thread_stands_still_exactly_there_too() -> None:
         before = process.stdout.read()
         os.kill(process.pid, signal.SIGCONT)
         assert process.wait(30) == 0
-        assert before is None
+        assert not before
         assert process.stdout.read() == b"after"
 
 

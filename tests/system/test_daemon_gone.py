@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from mcpstated.connection import open_client
 from mcpstated.daemon.failpoints import VARIABLE
-from support.forked_daemons import forked_daemon
+from mcpstated.protocol.paths import Paths
+from support.forked_daemons import ForkedDaemon, forked_daemon
 from support.mcp_client import McpClient, mcp_client
 from support.shim_process import shim_environment
 from support.standstill import until_it_stands_still
@@ -62,6 +65,35 @@ async def test_an_append_is_answered_and_there_once_though_its_daemon_hung_and_w
 
     assert (reply["ok"], reply["version"]) == (True, 2)
     assert (loaded["state"], loaded["version"]) == ({"l": ["x"]}, 2)
+
+
+@pytest.mark.requirement("C01", "P2")
+async def test_a_program_gets_the_answer_that_its_daemon_died_with(data_dir: Path) -> None:
+    """P2: a save that is sent again and was stored is answered as it was, and not called stale."""
+    paths = Paths(str(data_dir))
+    environ = shim_environment(data_dir)
+    with trio.fail_after(60), forked_daemon(data_dir, **{VARIABLE: "session.before_reply=kill@2"}) as first:
+        assert await first.serves()
+        async with (
+            open_client(paths, role="library", environ=environ, start=True) as client,
+            trio.open_nursery() as nursery,
+        ):
+            handle = (await client.mint("program", {"n": 1})).info.handle
+            nursery.start_soon(_follow, first, data_dir)
+            saved = await client.save(handle, {"n": 2}, expect_version=1)
+            loaded = await client.load(handle)
+            assert client.welcome.pid != first.pid
+            nursery.cancel_scope.cancel()
+
+    assert saved.info.version == 2
+    assert (loaded.info.version, loaded.state) == (2, {"n": 2})
+
+
+async def _follow(first: ForkedDaemon, data_dir: Path) -> None:
+    """Be the next daemon once the first is dead."""
+    assert await first.exit_code() == -signal.SIGKILL
+    with forked_daemon(data_dir):
+        await trio.sleep_forever()
 
 
 @pytest.mark.once
