@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from mcpstated.daemon.shares import QUEUED_BYTES
 from mcpstated.protocol.violations import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -41,23 +42,30 @@ class Intake:
             RemoteProtocolError: The peer broke the protocol, or did not end a frame in time.
             OSError: The connection broke.
         """
+        is_queued = True
         while (message := self._connection.next_event()) is None:
-            await self._share.pace()
+            is_queued = False
+            if self._connection.peer_role is not None:  # a hello is small, and has a time of its own
+                await self._share.pace()
             data = await self._receive()
             if not data:
                 return None
             self._share.charge(len(data))
             self._connection.receive_data(data)
         self._seconds_left = FRAME_SECONDS
+        if is_queued:
+            self._share.charge(QUEUED_BYTES)
+            await self._share.pace()
         return message
 
     async def _receive(self) -> bytes:
-        if not self._connection.is_inside_frame:  # mostly so
+        if not self._connection.is_inside_frame:
             self._seconds_left = FRAME_SECONDS
             return await self._socket.recv(_RECEIVE_BYTES)
         began = trio.current_time()
         with trio.move_on_after(self._seconds_left):
             data = await self._socket.recv(_RECEIVE_BYTES)
-            self._seconds_left -= trio.current_time() - began
+            # The bytes may come in the very moment in which the time is over, or a little later.
+            self._seconds_left = max(0.0, self._seconds_left - (trio.current_time() - began))
             return data
         raise RemoteProtocolError(f"a frame stood unfinished for {FRAME_SECONDS:g} seconds")

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from mcpstated.daemon.logs import log_event
+from mcpstated.daemon.logs import Level, log_event
 from mcpstated.protocol.directories import make_private_directory
 from mcpstated.protocol.errors import DaemonUnavailable
 from mcpstated.protocol.peers import Peer, peer_of
@@ -26,8 +26,8 @@ log = logging.getLogger("mcpstated.listener")
 _BACKLOG = 512
 _CAPACITY_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _CAPACITY_PAUSE_SECONDS = 0.1
-_CAPACITY_LOG_SECONDS = 30.0
-"""While descriptors run out, one line in this time is enough."""
+_QUIET_SECONDS = 30.0
+"""While descriptors run out, or somebody connects without end, one line in this time is enough."""
 
 Handler = Callable[[trio.socket.SocketType, Peer], Awaitable[None]]
 
@@ -38,18 +38,28 @@ class Listener:
     Args:
         path: Where clients connect.
         handle: Serves one connection and closes its socket; its faults are its own.
+        admit: Says whether one more connection of a peer is served now; if not, it is closed without a word.
         max_connections: Above it connections are closed without a word: they have not even said hello.
     """
 
-    def __init__(self, path: str, handle: Handler, *, max_connections: int = 4096) -> None:
+    def __init__(
+        self,
+        path: str,
+        handle: Handler,
+        *,
+        admit: Callable[[Peer], bool] = lambda _peer: True,
+        max_connections: int = 4096,
+    ) -> None:
         self.path = path
         self._handle = handle
+        self._admit = admit
         self._max_connections = max_connections
         self._socket: trio.socket.SocketType | None = None
         self._identity: tuple[int, int] | None = None
         self._nursery: trio.Nursery | None = None
         self._accepting = trio.CancelScope()
-        self._logged_capacity_at = -_CAPACITY_LOG_SECONDS
+        self._logged_at: dict[str, float] = {}
+        """When a thing that may happen very often was logged last."""
         self.connections = 0
         """Connections that are open now, those that have not said hello included."""
 
@@ -129,7 +139,7 @@ class Listener:
                 accepted, _address = await listening.accept()
             except OSError as error:
                 if error.errno in _CAPACITY_ERRNOS:
-                    self._log_capacity(error)
+                    self._log_capacity(error.errno)
                     await trio.sleep(_CAPACITY_PAUSE_SECONDS)
                 elif listening is self._socket:
                     log_event(
@@ -145,7 +155,7 @@ class Listener:
     def _start(self, accepted: trio.socket.SocketType) -> None:
         assert self._nursery is not None
         if self.connections >= self._max_connections:
-            self._log_capacity(OSError(errno.EMFILE, "too many connections"))
+            self._log_capacity(errno.EMFILE)
             accepted.close()
             return
         self.connections += 1
@@ -163,6 +173,9 @@ class Listener:
                     log, "warning", "peer of another user refused", peer_uid=peer.uid, peer_pid=peer.pid
                 )
                 return
+            if not self._admit(peer):
+                self._log_rarely("warning", "connections of a process refused", peer_pid=peer.pid)
+                return
             await self._handle(accepted, peer)
         except Exception:  # the top handler of a session: its fault ends it and nothing else
             log.exception("session failed")
@@ -170,11 +183,14 @@ class Listener:
             accepted.close()
             self.connections -= 1
 
-    def _log_capacity(self, error: OSError) -> None:
+    def _log_capacity(self, number: int) -> None:
+        self._log_rarely("error", "connections cannot be accepted", error=errno.errorcode[number])
+
+    def _log_rarely(self, level: Level, event: str, **fields: object) -> None:
         now = trio.current_time()
-        if now - self._logged_capacity_at >= _CAPACITY_LOG_SECONDS:
-            self._logged_capacity_at = now
-            log_event(log, "error", "connections cannot be accepted", error=errno.errorcode[error.errno or 0])
+        if now - self._logged_at.get(event, -_QUIET_SECONDS) >= _QUIET_SECONDS:
+            self._logged_at[event] = now
+            log_event(log, level, event, **fields)
 
     def _remove_dead_socket(self) -> None:
         try:

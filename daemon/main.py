@@ -262,18 +262,26 @@ async def serve(
         running=RunningCalls(),
         note_settled=engine.note_settled,
         limits=limits,
-        shares=Shares(),
         build=VERSION,
         instance=identity.instance,
         store_mark=engine.mark,
         default_user=settings.default_user,
     )
 
+    shares = Shares()
+
     async def serve_connection(accepted: trio.socket.SocketType, peer: Peer) -> None:
-        await Session(accepted, peer, sessions=sessions, services=services, pid=identity.pid).run()
+        with shares.of(peer.pid).connection() as share:
+            session = Session(
+                accepted, peer, share=share, sessions=sessions, services=services, pid=identity.pid
+            )
+            await session.run()
 
     listener = Listener(
-        settings.paths.socket, serve_connection, max_connections=limits.max_sessions + _GREETING_CONNECTIONS
+        settings.paths.socket,
+        serve_connection,
+        admit=lambda peer: shares.of(peer.pid).may_connect(),
+        max_connections=limits.max_sessions + _GREETING_CONNECTIONS,
     )
 
     async def watch_for_nobody() -> None:

@@ -51,6 +51,7 @@ from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolErro
 
 if TYPE_CHECKING:
     from mcpstated.daemon.sessions import Sessions, SessionServices
+    from mcpstated.daemon.shares import Share
     from mcpstated.protocol.peers import Peer
 
 log = logging.getLogger("mcpstated.session")
@@ -73,6 +74,7 @@ class Session:
     Args:
         socket: The accepted socket; the session closes it.
         peer: Who the kernel says is at the other end.
+        share: What that process uses of the daemon.
         sessions: Where the session registers itself.
         services: The daemon around it.
     """
@@ -82,6 +84,7 @@ class Session:
         socket: trio.socket.SocketType,
         peer: Peer,
         *,
+        share: Share,
         sessions: Sessions,
         services: SessionServices,
         pid: int,
@@ -92,7 +95,7 @@ class Session:
         self._pid = pid
         limits = self._limits = services.limits
         self._connection = Connection("daemon", limits.max_frame_bytes)
-        self._share = services.shares.of(peer.pid)
+        self._share = share
         self._intake = Intake(socket, self._connection, self._share)
         self._outbox = Outbox(
             max_unread_bytes=limits.max_unread_bytes, grace_seconds=limits.unread_grace_seconds
@@ -101,7 +104,8 @@ class Session:
         self._farewell: Goodbye | None = None
         self._requests: dict[int, trio.CancelScope] = {}
         self._watches: set[int] = set()
-        self._request_ended = trio.Event()
+        self._has_room = trio.Event()
+        """Set, and replaced, when a request has ended or become a watch."""
         self.peer = peer
         self.number = 0
         self.hello: Hello | None = None
@@ -174,6 +178,12 @@ class Session:
         reserved = _COMMAND_LINE_SESSIONS if hello.role == "cli" else 0
         if len(self._sessions) >= limits.max_sessions + reserved:
             self._farewell = Goodbye(REFUSED, f"The daemon already serves {limits.max_sessions} sessions.")
+            return None
+        most = limits.max_sessions - limits.max_sessions // 4
+        if hello.role != "cli" and self._share.sessions >= most:
+            self._farewell = Goodbye(
+                REFUSED, f"This process already holds {most} sessions; none is left for it."
+            )
             return None
         try:
             if hello.user:
@@ -301,9 +311,13 @@ class Session:
         if self.relay is not None:
             await self.relay.wait_below(limit)
         while len(self._requests) - len(self._watches) >= limit:
-            await self._request_ended.wait()
+            await self._has_room.wait()
         while self._outbox.is_full:
             await self._outbox.changed()
+
+    def _note_room(self) -> None:
+        self._has_room.set()
+        self._has_room = trio.Event()
 
     async def _answer(self, request: Request, scope: trio.CancelScope) -> None:
         assert self.hello is not None
@@ -323,8 +337,7 @@ class Session:
         finally:
             del self._requests[request.id]
             self._watches.discard(request.id)
-            self._request_ended.set()
-            self._request_ended = trio.Event()
+            self._note_room()
         if reply is not None:
             failpoint("session.before_reply")
             await self._send(reply)
@@ -353,6 +366,7 @@ class Session:
                 f"This connection already holds {len(self._watches)} watches.", field="operation"
             )
         self._watches.add(request.id)
+        self._note_room()
         with self._services.dispatch.watch(request.parameters, caller) as events:
             await self._send(Response(request.id, {"watching": True}))
             try:
@@ -374,7 +388,7 @@ class Session:
             for number in self._watches:  # they would go on for ever; everything else ends by itself
                 self._requests[number].cancel()
             while self._requests:
-                await self._request_ended.wait()
+                await self._has_room.wait()
 
     # -- sending ----------------------------------------------------------------------------------
 

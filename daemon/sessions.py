@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mcpstated.daemon.mcp_library import McpLibrary
     from mcpstated.daemon.relay import RunningCalls
     from mcpstated.daemon.session import Session
-    from mcpstated.daemon.shares import Shares
     from mcpstated.surface.direct import DirectAnswers
 
 
@@ -30,7 +29,6 @@ class SessionServices:
     running: RunningCalls
     note_settled: Callable[[bytes, int], None]
     limits: Limits
-    shares: Shares
     build: str
     instance: str
     store_mark: Callable[[], str]

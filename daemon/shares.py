@@ -4,12 +4,16 @@ The loop does one thing at a time, so what one process asks for is what all othe
 else is at work a process may have all of it. In company it has only few requests running at once, and what
 it sends and asks for beyond a burst comes at a bounded rate. Nothing is refused for that: the session reads
 on later, and the rest waits in the socket. Opening connections is bounded in any case, for whoever connects
-again and again never asks for anything. Owned by the event loop's thread; the clock is trio's.
+again and again never asks for anything; what is too much is closed unheard, and clients try that again.
+Owned by the event loop's thread; the clock is trio's.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 
 import trio
 
@@ -23,13 +27,22 @@ BYTES_PER_SECOND = 2 * 1024 * 1024
 """What a process may send and be sent in company, and how far it may be ahead of that."""
 MARK_BYTES = 16
 """What a value in a large line costs, as if it were so many bytes more."""
+QUEUED_BYTES = 4096
+"""What a message costs beside its own size if it came together with the one before it.
+
+Who waits for its answers never pays it, who sends thousands at once gets through at some 500 a second while
+others are there.
+"""
 _DEBT_BYTES = 32 * 1024 * 1024
 """Nobody is made to wait for more than this."""
 CONNECTION_BURST = 256
 CONNECTIONS_PER_SECOND = 64.0
 _LOOK_SECONDS = 0.1
 """How often somebody who waits looks whether there still is company."""
+_LEAST_SECONDS = 0.001
+"""A shorter wait may be none for the clock, and what is owed would never get less."""
 _KEPT_SHARES = 1_024
+"""Processes that are remembered, unless more than so many have a connection open."""
 
 
 class _Bucket:
@@ -51,10 +64,6 @@ class _Bucket:
         """Return how long it takes until nothing is owed any more."""
         return max(0.0, -self._filled() / self._rate)
 
-    @property
-    def is_full(self) -> bool:
-        return self._filled() >= self._burst
-
     def _filled(self) -> float:
         now = trio.current_time()
         self._left = min(self._burst, self._left + (now - self._filled_at) * self._rate)
@@ -65,14 +74,16 @@ class _Bucket:
 class Share:
     """What one process uses. All its sessions have the same one."""
 
-    __slots__ = ("_bytes", "_connections", "_shares", "sessions")
+    __slots__ = ("_bytes", "_connections", "_shares", "connections", "sessions")
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
         self._bytes = _Bucket(BURST_BYTES, BYTES_PER_SECOND)
         self._connections = _Bucket(CONNECTION_BURST, CONNECTIONS_PER_SECOND)
+        self.connections = 0
+        """Connections that are open, those that have not said hello included."""
         self.sessions = 0
-        """Sessions that are open."""
+        """Those that have."""
 
     def charge(self, size_bytes: int) -> None:
         """Count what was received or sent."""
@@ -81,7 +92,7 @@ class Share:
     async def pace(self) -> None:
         """Return when this process may go on: at once while it is alone, or within its rate."""
         while (seconds := self._bytes.seconds_in_debt()) and self.is_in_company:
-            await trio.sleep(min(seconds, _LOOK_SECONDS))
+            await trio.sleep(min(max(seconds, _LEAST_SECONDS), _LOOK_SECONDS))
 
     def note_request(self) -> None:
         """Say that this process asks for something."""
@@ -97,17 +108,21 @@ class Share:
         """How many requests one session may have running now."""
         return REQUESTS_IN_COMPANY if self.is_in_company else REQUESTS_ALONE
 
+    @contextmanager
+    def connection(self) -> Iterator[Share]:
+        """Count a connection as open while the block runs."""
+        self.connections += 1
+        try:
+            yield self
+        finally:
+            self.connections -= 1
+
     def may_connect(self) -> bool:
         """Count one more connection, or return False if there were too many of late."""
         if self._connections.seconds_in_debt():
             return False
         self._connections.take(1.0, debt=1.0)
         return True
-
-    @property
-    def is_idle(self) -> bool:
-        """True if nothing is lost by forgetting it."""
-        return not self.sessions and self._bytes.is_full and self._connections.is_full
 
 
 class Shares:
@@ -126,8 +141,8 @@ class Shares:
             return Share(self)
         share = self._shares.get(pid)
         if share is None:
-            share = self._shares[pid] = Share(self)
             self._forget_some()
+            share = self._shares[pid] = Share(self)
         self._shares.move_to_end(pid)
         return share
 
@@ -145,14 +160,9 @@ class Shares:
         return seen is not None and trio.current_time() - seen[1] < COMPANY_SECONDS
 
     def _forget_some(self) -> None:
-        """Keep the table small: processes come and go, and their numbers with them."""
-        if len(self._shares) <= _KEPT_SHARES:
-            return
-        for pid, share in list(self._shares.items()):
-            if share.is_idle:
-                del self._shares[pid]
-        for pid, share in list(self._shares.items()):
-            if len(self._shares) <= 2 * _KEPT_SHARES:
-                return
-            if not share.sessions:
+        """Keep the table small: of those with nothing open, whoever connected longest ago goes first."""
+        spare = len(self._shares) - _KEPT_SHARES + 1
+        if spare > 0:
+            unused = (pid for pid, share in self._shares.items() if not share.connections)
+            for pid in list(islice(unused, spare)):
                 del self._shares[pid]

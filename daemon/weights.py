@@ -41,6 +41,6 @@ def count_marks(text: bytes, *, stop_above: int) -> int:
 def too_many_marks(limits: Limits) -> str:
     """Return why a message that holds more values than the largest document could is not read."""
     return (
-        f"The message holds more than {marks_allowed(limits)} values and names, and no state can have so many. "
-        "Nothing was done; send less at once."
+        f"The message holds more than {marks_allowed(limits)} values and names, and no state can have so "
+        "many. Nothing was done; send less at once."
     )

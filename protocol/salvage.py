@@ -13,7 +13,7 @@ import re
 ENDS_BYTES = 4096
 """How much of each end is looked at."""
 _LEXEMES = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
-"""A string that does not end is one lexeme to the end, or each of its quotes would be tried as a beginning."""
+"""A string without an end is one lexeme, or each of the quotes in it would be tried as a beginning."""
 
 
 def salvage(head: bytes, tail: bytes) -> tuple[str | int | None, str]:
@@ -77,6 +77,6 @@ def _members_of_tail(tail: bytes) -> dict[str, object]:
 
 def _note(found: dict[str, object], name: bytes, lexeme: bytes) -> None:
     try:
-        found[name.decode().strip('"')] = json.loads(lexeme)
+        found[name.decode().strip('"')] = json.loads(lexeme.decode())
     except ValueError:
         return

@@ -237,7 +237,7 @@ async def test_a_clients_odd_name_does_not_keep_status_from_others(data_dir: Pat
 @pytest.mark.requirement("P6")
 async def test_watches_do_not_stand_in_the_way_of_requests(data_dir: Path) -> None:
     """A watch never ends by itself: it must not use up what requests may use."""
-    async with daemon_in(data_dir, "[limits]\nmax_in_flight = 2\n") as daemon:
+    async with daemon_in(data_dir, "[limits]\nmax_in_flight = 2\nmax_watches = 2\n") as daemon:
         async with client_at(daemon.socket) as client:
             with trio.fail_after(10):
                 for number in (1, 2):
