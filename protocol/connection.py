@@ -85,8 +85,9 @@ class Connection:
         self._reader.max_frame_bytes = max_frame_bytes
 
     def receive_data(self, data: bytes) -> None:
-        """Add bytes that came from the peer, in any portions."""
-        self._reader.feed(data)
+        """Add bytes that came from the peer, in any portions; dropped after a `RemoteProtocolError`."""
+        if self._broken is None:
+            self._reader.feed(data)
 
     def next_event(self) -> Message | None:
         """Return the next whole message, or None if more bytes are needed.
@@ -108,6 +109,7 @@ class Connection:
                 self._check_daemon_message(message)
         except RemoteProtocolError as error:
             self._broken = error
+            self._reader = FrameReader(self.max_frame_bytes)  # what was held is of no use any more
             raise
         return message
 
