@@ -40,6 +40,7 @@ from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.sqlite import SQLiteBackend
 from mcpstated.daemon.backups import Backups, interpreter_command
 from mcpstated.daemon.clock import StoreClock
+from mcpstated.daemon.descriptors import room_for_connections
 from mcpstated.daemon.dispatch import Dispatch
 from mcpstated.daemon.engine import Engine
 from mcpstated.daemon.feed import Feed
@@ -268,7 +269,10 @@ async def serve(
         default_user=settings.default_user,
     )
 
-    shares = Shares()
+    max_connections = room_for_connections(limits.max_sessions + _GREETING_CONNECTIONS)
+    if max_connections < limits.max_sessions:
+        log_event(log, "warning", "descriptors are too few for all sessions", connections=max_connections)
+    shares = Shares(max_connections)
 
     async def serve_connection(accepted: trio.socket.SocketType, peer: Peer) -> None:
         with shares.of(peer.pid).connection() as share:
@@ -281,7 +285,7 @@ async def serve(
         settings.paths.socket,
         serve_connection,
         admit=lambda peer: shares.of(peer.pid).may_connect(),
-        max_connections=limits.max_sessions + _GREETING_CONNECTIONS,
+        max_connections=max_connections,
     )
 
     async def watch_for_nobody() -> None:

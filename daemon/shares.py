@@ -118,17 +118,22 @@ class Share:
             self.connections -= 1
 
     def may_connect(self) -> bool:
-        """Count one more connection, or return False if there were too many of late."""
-        if self._connections.seconds_in_debt():
+        """Count one more connection; False if this process has too many, or had of late."""
+        if self.connections >= self._shares.max_connections_of_one or self._connections.seconds_in_debt():
             return False
         self._connections.take(1.0, debt=1.0)
         return True
 
 
 class Shares:
-    """The shares of all processes, and who was at work last."""
+    """The shares of all processes, and who was at work last.
 
-    def __init__(self) -> None:
+    Args:
+        max_connections: What all may have open together; one process gets three quarters of them.
+    """
+
+    def __init__(self, max_connections: int = 4096) -> None:
+        self.max_connections_of_one = max_connections - max_connections // 4
         self._shares: OrderedDict[int, Share] = OrderedDict()
         self._newest: tuple[Share, float] | None = None
         """Who made the last request, and when."""

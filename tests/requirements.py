@@ -142,6 +142,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A daemon started by a shim holds none of its pipes or terminals and has default signals.",
         REPORT,
     ),
+    "C20": Requirement(
+        "Clients that never read, announce gibibytes, fall silent in a frame, die in a call or take all "
+        "descriptors cost the others nothing but a moment, and the daemon bounded memory.",
+        REPORT,
+    ),
     "C21": Requirement(
         "An expired handle is expired for every operation, across restarts and clock steps.",
         REPORT,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,49 @@ async def test_a_fault_in_one_connection_costs_no_other(
 
     assert "session failed" in caplog.text
     assert listener.connections == 0
+
+
+@pytest.mark.requirement("C20", "P6")
+async def test_without_descriptors_it_backs_off_says_so_once_and_goes_on(
+    place: Path, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The system's limit may be reached whatever we count: others use descriptors too."""
+    listener = Listener(str(place / "s"), greet)
+    listener.bind()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with trio.fail_after(20), ExitStack() as stack:
+        waiting = [stack.enter_context(trio.socket.socket(socket.AF_UNIX)) for _ in range(20)]
+        async with trio.open_nursery() as nursery:
+            await nursery.start(listener.serve)
+            lowest_free = os.dup(0)
+            os.close(lowest_free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+            try:
+                for client in waiting:
+                    await client.connect(str(place / "s"))
+                await trio.sleep(10)  # some hundred attempts, on a clock that jumps
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert [await client.recv(100) for client in waiting] == [str(os.getuid()).encode()] * 20
+            listener.close()
+
+    assert caplog.text.count("connections cannot be accepted") == 1
+
+
+@pytest.mark.requirement("C20", "P7")
+async def test_who_is_not_admitted_is_closed_unheard_and_named_once(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever connects in a loop is told nothing, and does not fill the log."""
+    listener = Listener(str(place / "s"), greet, admit=lambda peer: peer.pid != os.getpid())
+    listener.bind()
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(listener.serve)
+            assert [await ask(place / "s") for _ in range(5)] == [b""] * 5
+            listener.close()
+
+    assert caplog.text.count("connections of a process refused") == 1
 
 
 @pytest.mark.requirement("P5")

@@ -130,6 +130,17 @@ async def test_a_process_may_connect_a_burst_and_then_at_the_rate(
     assert admitted == pytest.approx(2 * CONNECTIONS_PER_SECOND, abs=2)
 
 
+async def test_no_process_may_have_all_connections() -> None:
+    """A program that forgets to close them keeps out itself and nobody else."""
+    shares = Shares(max_connections=8)
+    share = shares.of(1)
+    for _ in range(6):
+        assert share.may_connect()
+        share.connections += 1
+    assert not share.may_connect()
+    assert shares.of(2).may_connect()
+
+
 async def test_processes_that_come_and_go_are_forgotten_and_those_connected_are_not() -> None:
     """Process numbers are many: the table is bounded, and no open connection loses what it owes."""
     shares = Shares()
