@@ -34,19 +34,14 @@ def _members_of_head(head: bytes) -> dict[str, object]:
     """Return those of the two members that begin and end in here.
 
     Walks lexemes, not the structure, so depth does not matter. Example: in `{"a":[[[[...]]]],"id":7,` the
-    depth is back at 1 when `"id"` `:` `7` come by. The comma shows that the 7 is not the half of a number.
+    depth is back at 1 when `"id"` `:` `7` come by. That something follows shows that it is all of the 7.
     """
     found: dict[str, object] = {}
     depth = 0
     before: tuple[bytes, bytes, bytes] = (b"", b"", b"")
     for match in _LEXEMES.finditer(head):
         lexeme = match.group()
-        if (
-            depth == 1
-            and lexeme in (b",", b"}")
-            and before[0] in (b'"id"', b'"method"')
-            and before[1] == b":"
-        ):
+        if depth == 1 and before[0] in (b'"id"', b'"method"') and before[1] == b":":
             _note(found, before[0], before[2])
         if lexeme in (b"[", b"{"):
             depth += 1

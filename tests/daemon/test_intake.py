@@ -151,8 +151,8 @@ async def test_bytes_that_come_as_the_time_ends_are_taken(mock_clock: trio.testi
 
             nursery.start_soon(read)
             await trio.testing.wait_all_tasks_blocked()
-            await sender.socket.send(b"\x00")
             mock_clock.jump(FRAME_SECONDS + 1)
+            await sender.socket.send(b"\x00")
 
 
 @pytest.mark.requirement("P7")

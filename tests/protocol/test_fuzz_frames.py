@@ -125,8 +125,21 @@ def test_a_broken_connection_stays_broken_and_holds_nothing(before: bytes, after
     assert not connection.is_inside_frame
 
 
+values = (
+    st.none() | st.booleans() | st.integers(-1, 2) | st.text(max_size=2) | st.binary(max_size=2) | st.just([])
+)
+nearly_right = st.tuples(st.sampled_from(CLIENT_SAID + DAEMON_SAID), st.integers(0, 8), values).map(
+    lambda drawn: msgpack.packb(
+        [
+            drawn[0].NAME,
+            *(drawn[2] if place == drawn[1] else field for place, field in enumerate(drawn[0].fields())),
+        ]
+    )
+)
+
+
 @given(
-    st.binary(max_size=300) | mutated(PAYLOADS),
+    st.binary(max_size=300) | mutated(PAYLOADS) | nearly_right,
     st.sampled_from([FROM_CLIENT, FROM_DAEMON]),
     st.integers(1, 2),
 )

@@ -84,6 +84,13 @@ def test_any_two_ends_give_an_answer_and_nothing_else(head: bytes, tail: bytes) 
     assert type(method) is str
 
 
+@pytest.mark.requirement("C11", "P7")
+@pytest.mark.parametrize("opening", [b"[", b'{"x":'])
+def test_a_tail_nested_too_deeply_to_be_parsed_has_no_members(opening: bytes) -> None:
+    """The parser gives up; the caller gets the answer that there is none."""
+    assert salvage(b"", b'"id":' + opening * 50_000) == (None, "")
+
+
 HOSTILE = {
     "quotes": lambda n: b'"' * n,
     "open string": lambda n: b'"' + b"x" * n,
