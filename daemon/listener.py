@@ -26,6 +26,8 @@ log = logging.getLogger("mcpstated.listener")
 _BACKLOG = 512
 _CAPACITY_ERRNOS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _CAPACITY_PAUSE_SECONDS = 0.1
+_REFUSED_PAUSE_SECONDS = 0.001
+"""How long nothing is accepted after a connection that is not served: a flood must not use up the loop."""
 _QUIET_SECONDS = 30.0
 """While descriptors run out, or somebody connects without end, one line in this time is enough."""
 
@@ -150,32 +152,40 @@ class Listener:
                 if listening is self._socket:
                     return
             else:
-                self._start(accepted)
+                if not self._start(accepted):
+                    await trio.sleep(_REFUSED_PAUSE_SECONDS)
 
-    def _start(self, accepted: trio.socket.SocketType) -> None:
+    def _start(self, accepted: trio.socket.SocketType) -> bool:
+        """Serve a connection, or close it and return False."""
         assert self._nursery is not None
+        peer = self._peer_to_serve(accepted)
+        if peer is None:
+            accepted.close()
+            return False
+        self.connections += 1
+        self._nursery.start_soon(self._serve_one, accepted, peer)
+        return True
+
+    def _peer_to_serve(self, accepted: trio.socket.SocketType) -> Peer | None:
+        """Return who is at the other end, or None if it is not served."""
         if self.connections >= self._max_connections:
             self._log_capacity(errno.EMFILE)
-            accepted.close()
-            return
-        self.connections += 1
-        self._nursery.start_soon(self._serve_one, accepted)
-
-    async def _serve_one(self, accepted: trio.socket.SocketType) -> None:
+            return None
         try:
-            try:
-                peer = peer_of(accepted)  # type: ignore[arg-type]  # getsockopt is all that is used
-            except OSError as error:  # it hung up already, as a probe does
-                log_event(log, "debug", "peer vanished", error=type(error).__name__)
-                return
-            if peer.uid != os.getuid():
-                log_event(
-                    log, "warning", "peer of another user refused", peer_uid=peer.uid, peer_pid=peer.pid
-                )
-                return
-            if not self._admit(peer):
-                self._log_rarely("warning", "connections of a process refused", peer_pid=peer.pid)
-                return
+            peer = peer_of(accepted)  # type: ignore[arg-type]  # getsockopt is all that is used
+        except OSError as error:  # it hung up already, as a probe does
+            log_event(log, "debug", "peer vanished", error=type(error).__name__)
+            return None
+        if peer.uid != os.getuid():
+            log_event(log, "warning", "peer of another user refused", peer_uid=peer.uid, peer_pid=peer.pid)
+            return None
+        if not self._admit(peer):
+            self._log_rarely("warning", "connections of a process refused", peer_pid=peer.pid)
+            return None
+        return peer
+
+    async def _serve_one(self, accepted: trio.socket.SocketType, peer: Peer) -> None:
+        try:
             await self._handle(accepted, peer)
         except Exception:  # the top handler of a session: its fault ends it and nothing else
             log.exception("session failed")

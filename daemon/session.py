@@ -104,8 +104,6 @@ class Session:
         self._farewell: Goodbye | None = None
         self._requests: dict[int, trio.CancelScope] = {}
         self._watches: set[int] = set()
-        self._has_room = trio.Event()
-        """Set, and replaced, when a request has ended or become a watch."""
         self.peer = peer
         self.number = 0
         self.hello: Hello | None = None
@@ -294,6 +292,7 @@ class Session:
             self.request_count += 1
             scope = trio.CancelScope()
             self._requests[message.id] = scope
+            self._share.begin_request()
             failpoint("session.request_received")
             nursery.start_soon(self._answer, message, scope)
 
@@ -307,17 +306,13 @@ class Session:
         return marks <= allowed
 
     async def _wait_for_room(self) -> None:
-        limit = min(self._limits.max_in_flight, self._share.requests_at_once)
+        limit = self._limits.max_in_flight
         if self.relay is not None:
-            await self.relay.wait_below(limit)
-        while len(self._requests) - len(self._watches) >= limit:
-            await self._has_room.wait()
+            await self.relay.wait_below(min(limit, self._share.requests_at_once))
+        while len(self._requests) - len(self._watches) >= limit or not self._share.has_room:
+            await self._share.request_ended()
         while self._outbox.is_full:
             await self._outbox.changed()
-
-    def _note_room(self) -> None:
-        self._has_room.set()
-        self._has_room = trio.Event()
 
     async def _answer(self, request: Request, scope: trio.CancelScope) -> None:
         assert self.hello is not None
@@ -336,8 +331,11 @@ class Session:
                 reply = await self._perform(request, caller)
         finally:
             del self._requests[request.id]
-            self._watches.discard(request.id)
-            self._note_room()
+            if request.id in self._watches:
+                self._watches.remove(request.id)
+                self._share.note_end()
+            else:
+                self._share.end_request()
         if reply is not None:
             failpoint("session.before_reply")
             await self._send(reply)
@@ -366,7 +364,7 @@ class Session:
                 f"This connection already holds {len(self._watches)} watches.", field="operation"
             )
         self._watches.add(request.id)
-        self._note_room()
+        self._share.end_request()  # it may go on for ever, and costs nothing
         with self._services.dispatch.watch(request.parameters, caller) as events:
             await self._send(Response(request.id, {"watching": True}))
             try:
@@ -388,7 +386,7 @@ class Session:
             for number in self._watches:  # they would go on for ever; everything else ends by itself
                 self._requests[number].cancel()
             while self._requests:
-                await self._has_room.wait()
+                await self._share.request_ended()
 
     # -- sending ----------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ import trio
 COMPANY_SECONDS = 5.0
 """How long after its last request somebody counts as at work."""
 REQUESTS_ALONE = 16
-REQUESTS_IN_COMPANY = 4
-"""Requests of one session that run at once. More would not make it faster: the loop is what all wait for."""
+REQUESTS_IN_COMPANY = 2
+"""Requests of one process that run at once. More would not make it faster: the loop is what all wait for."""
 BURST_BYTES = 1024 * 1024
 BYTES_PER_SECOND = 2 * 1024 * 1024
 """What a process may send and be sent in company, and how far it may be ahead of that."""
@@ -74,12 +74,14 @@ class _Bucket:
 class Share:
     """What one process uses. All its sessions have the same one."""
 
-    __slots__ = ("_bytes", "_connections", "_shares", "connections", "sessions")
+    __slots__ = ("_bytes", "_connections", "_ended", "_running", "_shares", "connections", "sessions")
 
     def __init__(self, shares: Shares) -> None:
         self._shares = shares
         self._bytes = _Bucket(BURST_BYTES, BYTES_PER_SECOND)
         self._connections = _Bucket(CONNECTION_BURST, CONNECTIONS_PER_SECOND)
+        self._running = 0
+        self._ended = trio.Event()
         self.connections = 0
         """Connections that are open, those that have not said hello included."""
         self.sessions = 0
@@ -105,8 +107,31 @@ class Share:
 
     @property
     def requests_at_once(self) -> int:
-        """How many requests one session may have running now."""
+        """How many requests this process may have running now."""
         return REQUESTS_IN_COMPANY if self.is_in_company else REQUESTS_ALONE
+
+    @property
+    def has_room(self) -> bool:
+        """True if one more request may begin."""
+        return self._running < self.requests_at_once
+
+    def begin_request(self) -> None:
+        """Count a request as running."""
+        self._running += 1
+
+    def end_request(self) -> None:
+        """Count it no more, and let those look again who wait."""
+        self._running -= 1
+        self.note_end()
+
+    def note_end(self) -> None:
+        """Let those look again who wait for an end."""
+        self._ended.set()
+        self._ended = trio.Event()
+
+    async def request_ended(self) -> None:
+        """Return after the next request of this process has ended."""
+        await self._ended.wait()
 
     @contextmanager
     def connection(self) -> Iterator[Share]:

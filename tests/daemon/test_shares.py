@@ -51,6 +51,25 @@ async def test_in_company_what_is_beyond_the_burst_comes_at_the_rate(
     assert share.requests_at_once == REQUESTS_IN_COMPANY
 
 
+async def test_a_process_has_few_requests_running_in_company_whatever_its_connections(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Thirty connections with a request each would be thirty turns of the loop before anybody else's."""
+    shares = Shares()
+    share = shares.of(1)
+    shares.of(2).note_request()
+    for _ in range(REQUESTS_IN_COMPANY):
+        assert shares.of(1).has_room
+        shares.of(1).begin_request()
+    assert not share.has_room
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(share.request_ended)
+            await trio.testing.wait_all_tasks_blocked()
+            share.end_request()
+    assert share.has_room
+
+
 async def test_the_burst_comes_back_with_time_and_not_beyond_itself(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
