@@ -20,8 +20,15 @@ import trio
 
 from mcpstated.answers import error_from_wire
 from mcpstated.launch import DaemonNotReady, DaemonNotRunning
-from mcpstated.protocol.errors import DaemonUnavailable, InvalidInput, McpStateError, OutcomeUnknown
+from mcpstated.protocol.errors import (
+    DaemonUnavailable,
+    InvalidInput,
+    McpStateError,
+    OutcomeUnknown,
+    StoreReplaced,
+)
 from mcpstated.protocol.messages import Cancel, Failure, Goodbye, Message, Request, Response
+from mcpstated.protocol.store_mark import is_successor, mark_in
 from mcpstated.protocol.violations import LocalProtocolError, RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -299,9 +306,11 @@ class Requests:
                 self._waiting_since, self._delay_seconds = None, 0.0
                 self._fail_all(error)
                 continue
+            reason = self._gone() if _is_same_store(self.welcome, wire.welcome) else _replaced()
             for asked in self._waiting():
-                if not self._may_go_on(asked, has_ledger=wire.has_ledger):
-                    asked.fail(self._unknown(asked, self._gone()))
+                is_astray = isinstance(reason, StoreReplaced) and asked.was_sent and asked.is_write
+                if is_astray or not self._may_go_on(asked, has_ledger=wire.has_ledger):
+                    asked.fail(self._unknown(asked, reason))
             return wire
 
     async def _search(self, find: Find) -> Wire:
@@ -345,3 +354,13 @@ class Requests:
             hint="Load or list to see what is stored before doing it again.",
             **details,
         )
+
+
+def _is_same_store(known: Welcome, found: Welcome) -> bool:
+    """False if the daemons say that their stores differ: the ledger of one knows nothing of the other."""
+    ours, theirs = mark_in(known.capabilities), mark_in(found.capabilities)
+    return ours is None or theirs is None or is_successor(theirs, ours)
+
+
+def _replaced() -> StoreReplaced:
+    return StoreReplaced("The store is not the one that was there before: it was replaced or put back.")

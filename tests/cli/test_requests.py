@@ -53,14 +53,14 @@ def receipt(version: int) -> dict[str, object]:
 class Daemon:
     """One run of a daemon, seen over its one connection."""
 
-    def __init__(self, protocol: int) -> None:
+    def __init__(self, protocol: int, store: str = "store=a.5") -> None:
         ours, self.stream = trio.testing.memory_stream_pair()
         self.connection = Connection("daemon")
         client_end = Connection("client")
         hello = Hello(1, protocol, [], "library", "9", CLIENT_ID, "", "", os.getpid())
         self.connection.receive_data(client_end.send(hello))
         self.connection.next_event()
-        welcome = Welcome(protocol, [], "8", "instance", 4711, {})
+        welcome = Welcome(protocol, [store], "8", "instance", 4711, {})
         client_end.receive_data(self.connection.send(welcome))
         client_end.next_event()
         self.wire = Wire(ours, client_end, welcome)
@@ -91,8 +91,8 @@ class Daemons:
         """Let the next search find this."""
         self._put.send_nowait(found)
 
-    def start(self, protocol: int = 2) -> Daemon:
-        daemon = Daemon(protocol)
+    def start(self, protocol: int = 2, store: str = "store=a.5") -> Daemon:
+        daemon = Daemon(protocol, store)
         self.next(daemon)
         return daemon
 
@@ -200,6 +200,27 @@ async def test_nothing_below_the_floor_ever_comes_again() -> None:
                 assert [item.id for item in again] == waiting
                 assert all(item.is_resent and item.id >= max(floor, item.floor) for item in again)
         assert floor > 1
+
+
+@pytest.mark.requirement("C18", "P2")
+@pytest.mark.parametrize("store", ["store=b.9", "store=a.4"])
+async def test_a_write_that_one_store_may_have_is_not_sent_to_another(store: str) -> None:
+    """C18: its ledger never saw the call; what only reads, or was not sent, goes on."""
+    daemons, first = Daemons(), Daemon(2)
+    async with client_of(first, daemons) as (client, nursery):
+        patch = Call(nursery, client.patch, "a_1", [Append("l", 1)])
+        await first.request()
+        listing = Call(nursery, client.list)
+        await first.request()
+        second = daemons.start(store=store)
+        await first.die()
+        again = await second.request()
+        assert (again.operation, again.is_resent) == ("list", True)
+        await second.send(Response(again.id, PAGE))
+        assert (await listing.value()).total == 0
+        failure = await patch.failure()
+        assert isinstance(failure, OutcomeUnknown)
+        assert "replaced" in failure.message
 
 
 async def test_a_call_that_comes_between_two_daemons_waits_for_the_next() -> None:
