@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from mcpstated.daemon.shares import QUEUED_BYTES
+from mcpstated.daemon.shares import TURN_BYTES
 from mcpstated.protocol.violations import RemoteProtocolError
 
 if TYPE_CHECKING:
@@ -47,14 +47,15 @@ class Intake:
             is_queued = False
             if self._connection.peer_role is not None:  # a hello is small, and has a time of its own
                 await self._share.pace()
+            is_piece = self._connection.is_inside_frame
             data = await self._receive()
             if not data:
                 return None
-            self._share.charge(len(data))
+            self._share.charge(max(len(data), TURN_BYTES) if is_piece else len(data))
             self._connection.receive_data(data)
         self._seconds_left = FRAME_SECONDS
         if is_queued:
-            self._share.charge(QUEUED_BYTES)
+            self._share.charge(TURN_BYTES)
             await self._share.pace()
         return message
 

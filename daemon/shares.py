@@ -27,11 +27,12 @@ BYTES_PER_SECOND = 2 * 1024 * 1024
 """What a process may send and be sent in company, and how far it may be ahead of that."""
 MARK_BYTES = 16
 """What a value in a large line costs, as if it were so many bytes more."""
-QUEUED_BYTES = 4096
-"""What a message costs beside its own size if it came together with the one before it.
+TURN_BYTES = 4096
+"""What a turn of the loop costs that would not have been needed.
 
-Who waits for its answers never pays it, who sends thousands at once gets through at some 500 a second while
-others are there.
+A message costs so much beside its own size if it came together with the one before it, and a piece of a frame
+costs at least so much. Who waits for its answers and sends whole frames never pays it; who sends thousands at
+once, or byte by byte, gets through at some 500 a second while others are there.
 """
 _DEBT_BYTES = 32 * 1024 * 1024
 """Nobody is made to wait for more than this."""

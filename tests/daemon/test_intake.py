@@ -13,7 +13,7 @@ from mcpstated.daemon.shares import (
     BURST_BYTES,
     BYTES_PER_SECOND,
     COMPANY_SECONDS,
-    QUEUED_BYTES,
+    TURN_BYTES,
     Share,
     Shares,
 )
@@ -219,9 +219,31 @@ async def test_what_was_queued_costs_more_than_what_comes_by_itself(
                 await intake.next_message()
             return trio.current_time() - began
 
-    count = 3 * BURST_BYTES // QUEUED_BYTES
+    count = 3 * BURST_BYTES // TURN_BYTES
     assert await seconds(count, is_queued=False) == 0
     assert await seconds(count, is_queued=True) == pytest.approx(2 * BURST_BYTES / BYTES_PER_SECOND, abs=0.1)
+
+
+@pytest.mark.requirement("P7")
+async def test_a_frame_in_pieces_costs_more_than_a_whole_one(autojump_clock: trio.testing.MockClock) -> None:
+    """Each piece is a turn of the loop, for which all others wait, however small it is."""
+
+    async def send_in_pieces(sender: Sender, frame: bytes) -> None:
+        for place in range(len(frame)):
+            await sender.socket.send(frame[place : place + 1])
+            await trio.testing.wait_all_tasks_blocked()
+
+    async with greeted() as (sender, intake):
+        sender.share._shares.of(2).note_request()
+        sender.share.charge(BURST_BYTES - TURN_BYTES)
+        began = trio.current_time()
+        await sender.send(Cancel(1))
+        assert await intake.next_message() == Cancel(1)
+        assert trio.current_time() == began
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_in_pieces, sender, sender.connection.send(Cancel(2)))
+            assert await intake.next_message() == Cancel(2)
+        assert trio.current_time() > began
 
 
 async def test_a_hello_is_read_whatever_its_process_owes(autojump_clock: trio.testing.MockClock) -> None:
