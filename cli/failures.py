@@ -36,6 +36,8 @@ def problem_of(error: Exception) -> Problem:
         details = dict(error.details)
         hint = str(details.pop("hint", ""))
         return Problem(_code_of(error), error.message, details, hint)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return Problem("usage", "Say what to do.", hint=_help_hint(error))
     if isinstance(error, click.UsageError):
         return Problem("usage", error.format_message(), hint=_help_hint(error))
     if isinstance(error, click.ClickException):

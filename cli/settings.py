@@ -30,7 +30,15 @@ def settings_of(
     """
     from mcpstated.protocol.settings import settings_from
 
-    return settings_from(invocation.environ(), _text_of(invocation.paths().config), flags)
+    config = invocation.paths().config
+    text = _text_of(config)
+    try:
+        return settings_from(invocation.environ(), text, flags)
+    except InvalidInput as error:
+        if text is not None and "hint" not in error.details:
+            hint = f"Settings come from the command line, the environment, and {config}."
+            raise InvalidInput(error.message, **{**error.details, "hint": hint}) from error
+        raise
 
 
 def _text_of(path: str) -> str | None:

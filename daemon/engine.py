@@ -511,6 +511,4 @@ class Engine:
 
 
 def _not_in_trash(key: Key) -> HandleNotFound:
-    return HandleNotFound(
-        f"There is no deleted handle {key.handle} that could be brought back.", handle=key.handle
-    )
+    return HandleNotFound(f"There is no handle {key.handle} in the trash.", handle=key.handle)

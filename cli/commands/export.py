@@ -6,7 +6,8 @@ import gzip
 import os
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
@@ -14,11 +15,11 @@ import click
 
 from mcpstated.cli import words
 from mcpstated.cli.blocks import Line
+from mcpstated.cli.exit_codes import ExitCode
 from mcpstated.cli.options import Invocation, data_dir_option, pass_invocation
 from mcpstated.cli.refusals import refusals_as_errors
-from mcpstated.cli.result import Result
+from mcpstated.cli.result import Problem, Result
 from mcpstated.cli.settings import settings_of
-from mcpstated.protocol.errors import HandleNotFound
 
 
 @click.command("export")
@@ -50,32 +51,46 @@ def command(
     from mcpstated.daemon.maintenance.export import export_lines
 
     database = Path(settings_of(invocation).database)
-    count = -1  # the first line is no handle
-    with refusals_as_errors(database), ExitStack() as stack:
-        out = _opened(stack, output)
+    found: set[str] = set()
+    count = 0
+    with refusals_as_errors(database), _opened(output) as out:
         lines = export_lines(
             database, now=time.time(), user=of_user, kind=kind, handles=handles, with_history=with_history
         )
-        for line in lines:
+        for handle, line in lines:
             out.write(line.encode() + b"\n")
-            count += 1
-        if count == 0 and handles:
-            raise HandleNotFound(f"There is no handle {handles[0]}.", handle=handles[0])
-        if output is not None:
-            stack.pop_all().close()
-            Path(f"{output}.part").rename(output)
-        else:
-            out.flush()
-    blocks = () if output is None else (Line(f"{output}: {words.count(count, 'handle')}.", "good"),)
-    return Result("export", blocks=blocks)
+            if handle:
+                found.add(handle)
+                count += 1
+    missing = sorted({*handles} - found)
+    written = Line(f"{output}: {words.count(count, 'handle')}.", "good")
+    return Result(
+        "export",
+        ExitCode.FAILED if missing else ExitCode.OK,
+        blocks=() if output is None or missing else (written,),
+        errors=tuple(Problem("handle_not_found", f"There is no handle {handle}.") for handle in missing),
+    )
 
 
-def _opened(stack: ExitStack, output: str | None) -> IO[bytes]:
-    """Return where to write; a file gets its name when it is whole."""
+@contextmanager
+def _opened(output: str | None) -> Iterator[IO[bytes]]:
+    """Give where to write; a file gets its name when it is whole, and there is none if the block fails."""
     if output is None:
-        return sys.stdout.buffer
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     part = Path(f"{output}.part")
-    stack.callback(part.unlink, missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    raw = stack.enter_context(os.fdopen(descriptor, "wb"))
-    return cast("IO[bytes]", stack.enter_context(gzip.open(raw, "wb"))) if output.endswith(".gz") else raw
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as raw:
+            if output.endswith(".gz"):
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb") as packed:
+                    yield cast("IO[bytes]", packed)
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+        part.rename(output)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

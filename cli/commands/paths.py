@@ -13,6 +13,7 @@ from mcpstated.cli.blocks import Block, Column, Line, Rows
 from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
 from mcpstated.cli.result import Result
 from mcpstated.cli.settings import settings_of
+from mcpstated.protocol.errors import InvalidInput
 from mcpstated.protocol.paths import APP_NAME, Paths, default_data_dir
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 @pass_invocation
 def command(invocation: Invocation) -> Result:
     """Show where everything lies: the store, the socket, the log, the settings."""
-    settings = settings_of(invocation)
+    settings, notes = _settings_or_why_not(invocation)
     entries = [
         {"name": name, "path": path, "meaning": meaning, "exists": os.path.lexists(path)}
         for name, path, meaning in files_of(settings)
     ]
-    notes = notes_on(settings.paths, os.environ)
+    notes += notes_on(settings.paths, os.environ)
     table = Rows(
         (Column("PATH"), Column("THERE"), Column("WHAT", grows=True)),
         tuple(
@@ -42,6 +43,19 @@ def command(invocation: Invocation) -> Result:
     return Result("paths", data={"paths": entries, "notes": notes}, blocks=tuple(blocks))
 
 
+def _settings_or_why_not(invocation: Invocation) -> tuple[DaemonSettings, list[str]]:
+    """Return the settings; without `config.toml`, and with a note, if that is what stands in the way."""
+    from mcpstated.protocol.settings import settings_from
+
+    try:
+        return settings_of(invocation), []
+    except InvalidInput as error:
+        settings = settings_from(invocation.environ())
+        return settings, [
+            f"No daemon starts with these settings: {error.message} The paths are those without it."
+        ]
+
+
 def files_of(settings: DaemonSettings) -> list[tuple[str, str, str]]:
     """Return name, path and meaning of everything that belongs to a store."""
     paths = settings.paths
@@ -51,6 +65,7 @@ def files_of(settings: DaemonSettings) -> list[tuple[str, str, str]]:
         ("database_wal", f"{settings.database}-wal", "the newest changes of them"),
         ("database_shm", f"{settings.database}-shm", "an index of those"),
         ("database_reserve", f"{settings.database}-reserve", "nothing; space for clearing up a full disk"),
+        ("backups", str(backups_of(settings.database)), "backups made by themselves"),
         ("config", paths.config, "settings, yours to write"),
         ("socket", paths.socket, "where the daemon listens"),
         ("lock", paths.lock, "held while it runs"),
@@ -58,10 +73,26 @@ def files_of(settings: DaemonSettings) -> list[tuple[str, str, str]]:
         ("log", paths.log, "what it did"),
     ]
     older = range(1, settings.limits.log_files)
-    return files + [
+    files += [
         (f"log_{number}", path, "older log")
         for number in older
         if os.path.lexists(path := f"{paths.log}.{number}")
+    ]
+    return files + _kept_stores(Path(settings.database))
+
+
+def backups_of(database: str) -> Path:
+    """Return where backups lie that have no name of their own."""
+    return Path(database).parent / "backups"
+
+
+def _kept_stores(database: Path) -> list[tuple[str, str, str]]:
+    """Return the stores that were put aside, by a restore or before a change of the schema."""
+    meanings = {"before-v": "the states before an upgrade", "replaced-": "a store that a restore replaced"}
+    return [
+        ("kept_store", str(found), meaning)
+        for part, meaning in meanings.items()
+        for found in sorted(database.parent.glob(f"{database.name}.{part}*"))
     ]
 
 

@@ -7,6 +7,7 @@ import click
 from mcpstated.cli.blocks import Line
 from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
 from mcpstated.cli.result import Result
+from mcpstated.cli.settings import settings_of
 
 
 @click.command("restart")
@@ -27,6 +28,7 @@ def command(invocation: Invocation) -> Result:
 
     from mcpstated.cli.replace import replace
 
+    settings_of(invocation)  # what no daemon could start with must not cost the one that runs
     environ = invocation.environ()
     old_pid, daemon = trio.run(lambda: replace(invocation.paths(), environ=environ))
     data = {

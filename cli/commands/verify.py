@@ -13,6 +13,7 @@ from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass
 from mcpstated.cli.refusals import refusals_as_errors
 from mcpstated.cli.result import Problem, Result
 from mcpstated.cli.settings import settings_of
+from mcpstated.protocol.errors import BackendError, InvalidInput, McpStateError
 
 _SHOWN = 50
 
@@ -30,8 +31,13 @@ def command(invocation: Invocation, file: str | None) -> Result:
     from mcpstated.daemon.maintenance.verify import verify
 
     path = Path(file or settings_of(invocation).database).absolute()
-    with refusals_as_errors(path):
-        verdict = verify(path)
+    try:
+        with refusals_as_errors(path):
+            verdict = verify(path)
+    except (BackendError, InvalidInput) as error:
+        if not path.exists():
+            raise
+        return _nothing_to_examine(path, error)
     held = f"{words.count(verdict.handles, 'handle')}, {words.count(verdict.changes, 'change')}"
     data = {
         "path": verdict.path,
@@ -64,4 +70,18 @@ def command(invocation: Invocation, file: str | None) -> Result:
                 hint="What else is in it can still be read. To go back to a backup: mcpstated restore FILE",
             ),
         ),
+    )
+
+
+def _nothing_to_examine(path: Path, error: McpStateError) -> Result:
+    """Return what is said of a file that cannot be opened as a store at all."""
+    return Result(
+        "verify",
+        ExitCode.FAILED,
+        data={
+            "path": str(path),
+            "is_sound": False,
+            "problems": [{"where": "file", "what": error.message}],
+        },
+        errors=(Problem("damaged", error.message),),
     )

@@ -68,8 +68,6 @@ def prepare(path: Path, vfs: str | None = None, creates: bool = True) -> None:
         raise StoreRefused(f"{path} cannot be reached: {error.strerror}.") from error
     if not stat.S_ISREG(found.st_mode):
         raise StoreRefused(f"{path} is not a file; it was left as it is.")
-    if found.st_size == 0:
-        raise StoreRefused(f"{path} is empty, and a store never is; it was left as it is.")
     check_header(path)
     _forget_memory_of_log(path)
 
@@ -145,24 +143,30 @@ def is_for_space(refused: StoreRefused) -> bool:
     return isinstance(cause, apsw.IOError) and extended_code(cause) in _SHARED_MEMORY_FAULTS
 
 
-def check_header(path: Path) -> None:
+def check_header(path: Path, named: Path | None = None) -> None:
     """Look whether a file says that it is a store of ours, without touching anything beside it.
 
     Not through SQLite: after a full disk kept the log from being folded, the database alone looks damaged.
 
+    Args:
+        named: What to call it.
+
     Raises:
         StoreRefused: It is something else, or too new.
     """
+    named = named or path
     try:
         with path.open("rb") as stream:
             header = stream.read(_HEADER_BYTES)
     except OSError as error:
-        raise StoreRefused(f"{path} cannot be opened: {error.strerror}. It was left as it is.") from error
+        raise StoreRefused(f"{named} cannot be opened: {error.strerror}. It was left as it is.") from error
+    if not header:
+        raise StoreRefused(f"{named} is empty, and a store never is; it was left as it is.")
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:
-        raise StoreRefused(f"{path} is not a database; it was left as it is.")
+        raise StoreRefused(f"{named} is not a database; it was left as it is.")
     (version,) = struct.unpack_from(">i", header, _USER_VERSION_OFFSET)
     (application_id,) = struct.unpack_from(">i", header, _APPLICATION_ID_OFFSET)
-    check_numbers(application_id, version, str(path))
+    check_numbers(application_id, version, str(named))
 
 
 def _forget_memory_of_log(path: Path) -> None:

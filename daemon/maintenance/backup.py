@@ -46,12 +46,16 @@ def back_up(database: Path, target: Path, *, may_replace: bool = False) -> Backu
     Durability: Returns once the file and its name are flushed to the disk.
     """
     copy, part = (target.with_name(target.name + suffix) for suffix in (".copy", ".part"))
+    if not target.parent.is_dir():
+        raise InvalidInput(f"There is no directory {target.parent}.", field="file")
+    if target.parent.samefile(database.parent) and target.name.startswith(database.name):
+        raise InvalidInput(f"{target} is a name that the store's own files have.", field="file")
     if target.exists() and not may_replace:
-        raise InvalidInput(f"{target} is there already; choose another name.", field="file")
+        raise _there_already(target)
     try:
         remove(copy)
         failpoint("backup.before_copy")
-        _copy(database, copy)
+        copy_store(database, copy)
         failpoint("backup.after_copy")
         verdict = verify_alone(copy)
         _refuse_unsound(database, verdict)
@@ -60,7 +64,7 @@ def back_up(database: Path, target: Path, *, may_replace: bool = False) -> Backu
         put_in_place(part, target, may_replace=may_replace)
         failpoint("backup.after_rename")
     except FileExistsError as error:
-        raise InvalidInput(f"{target} is there already; choose another name.", field="file") from error
+        raise _there_already(target) from error
     finally:
         remove(copy, part)
     return Backup(str(target), target.stat().st_size, verdict.revision, verdict.handles)
@@ -78,7 +82,8 @@ def back_up_beside(database: Path, directory: Path, *, now: float) -> Backup:
     return back_up(database, directory / backup_name(now, revision), may_replace=True)
 
 
-def _copy(database: Path, copy: Path) -> None:
+def copy_store(database: Path, copy: Path) -> None:
+    """Copy a store that may be in use, its log included, into one file. Raises: StoreRefused."""
     with open_read_only(database) as source:
         try:
             target = apsw.Connection(str(copy))
@@ -110,3 +115,9 @@ def _refuse_unsound(database: Path, verdict: Verdict) -> None:
             f"{database} is damaged ({first.where}: {first.what}), so no backup was made of it. "
             "`mcpstated verify` tells more; earlier backups are untouched."
         )
+
+
+def _there_already(target: Path) -> InvalidInput:
+    return InvalidInput(
+        f"{target} is there already.", field="file", hint="Choose another name, or say --replace."
+    )

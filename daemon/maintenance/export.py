@@ -41,8 +41,10 @@ def export_lines(
     kind: str | None = None,
     handles: Collection[str] = (),
     with_history: bool = False,
-) -> Iterator[str]:
-    """Return the lines of an export, without their ends. Expired handles and the trash are left out.
+) -> Iterator[tuple[str, str]]:
+    """Return the lines of an export, each after the handle that it is about, which is empty for the first.
+
+    Lines are without their ends. Expired handles and the trash are left out.
 
     Args:
         now: Seconds since the Unix epoch.
@@ -56,14 +58,17 @@ def export_lines(
     """
     with open_read_only(database) as db:
         db.execute("BEGIN")  # one snapshot for all of it
-        yield dump(
-            {
-                "format": FORMAT,
-                "version": FORMAT_VERSION,
-                "exported_at": now,
-                "mcpstated": VERSION,
-                "revision": newest_revision(db),
-            }
+        yield (
+            "",
+            dump(
+                {
+                    "format": FORMAT,
+                    "version": FORMAT_VERSION,
+                    "exported_at": now,
+                    "mcpstated": VERSION,
+                    "revision": newest_revision(db),
+                }
+            ),
         )
         last = 0
         while rows := _page(db, last, now, user, kind, json.dumps(sorted(handles)) if handles else None):
@@ -73,7 +78,7 @@ def export_lines(
                 stored = reading.find(db, key, with_trash=False)
                 if stored is not None:
                     record = _record(db, key, stored, created_at, handle_id if with_history else None)
-                    yield dump(record_to_json(record))
+                    yield handle, dump(record_to_json(record))
 
 
 def _page(

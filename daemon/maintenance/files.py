@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import apsw
 
-from mcpstated.daemon.backends.opening import BUSY_TIMEOUT_MS, refusal
+from mcpstated.daemon.backends.opening import BUSY_TIMEOUT_MS, check_header, refusal
 from mcpstated.daemon.backends.schema import check_identity
 from mcpstated.protocol.errors import InvalidInput
 
@@ -24,16 +24,21 @@ _COPY_BYTES = 1 << 20
 
 
 @contextmanager
-def open_read_only(path: Path, *, is_alone: bool = False) -> Iterator[apsw.Connection]:
+def open_read_only(
+    path: Path, *, is_alone: bool = False, named: Path | None = None
+) -> Iterator[apsw.Connection]:
     """Open a store for reading, whether a daemon has it or not.
 
     Args:
         is_alone: Nobody else has the file and it has no log; then nothing is made beside it.
+        named: What to call it.
 
     Raises:
         StoreRefused: It is no store of ours, it is too new, or it cannot be opened.
     """
     query = "mode=ro&immutable=1" if is_alone else "mode=ro"
+    named = named or path
+    check_header(path, named)
     try:
         db = apsw.Connection(
             f"file:{quote(str(path))}?{query}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
@@ -41,12 +46,12 @@ def open_read_only(path: Path, *, is_alone: bool = False) -> Iterator[apsw.Conne
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
             db.pragma("trusted_schema", "OFF")
-            check_identity(db, str(path))
+            check_identity(db, str(named))
             yield db
         finally:
             db.close()
     except apsw.Error as error:
-        raise refusal(path, error) from error
+        raise refusal(named, error) from error
 
 
 def is_compressed(path: Path) -> bool:

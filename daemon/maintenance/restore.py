@@ -21,8 +21,10 @@ import apsw
 from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.opening import RESTORE_SUFFIX, check_header, refusal
 from mcpstated.daemon.failpoints import failpoint
+from mcpstated.daemon.maintenance.backup import copy_store
 from mcpstated.daemon.maintenance.files import flush_directory, remove, unpack
 from mcpstated.daemon.maintenance.verify import Verdict, verify_alone
+from mcpstated.protocol.errors import InvalidInput
 
 _LOG_SUFFIXES = ("-wal", "-shm")
 
@@ -32,12 +34,19 @@ def prepare(source: Path, database: Path) -> Verdict:
 
     Raises:
         StoreRefused: The backup is damaged, too new, or no store of ours.
-        InvalidInput, OSError: It cannot be read, or there is no room for it.
+        InvalidInput: It is the store itself, or a compressed file that is damaged.
+        OSError: It cannot be read, or there is no room for it.
     """
+    if database.exists() and source.samefile(database):
+        raise InvalidInput(f"{source} is the store itself.", field="file")
     part = _beside(database, RESTORE_SUFFIX + ".part")
     try:
         failpoint("restore.before_unpack")
-        unpack(source, part)
+        if _beside(source, "-wal").exists():  # not a backup but a store: the newest of it is in its log
+            remove(part)
+            copy_store(source, part)
+        else:
+            unpack(source, part)
         verdict = verify_alone(part, named=source)
         if not verdict.is_sound:
             first = verdict.problems[0]

@@ -80,7 +80,7 @@ def verify_alone(path: Path, *, named: Path | None = None) -> Verdict:
     Raises:
         StoreRefused: As `verify`.
     """
-    with open_read_only(path, is_alone=True) as db:
+    with open_read_only(path, is_alone=True, named=named) as db:
         return _examined(db, named or path)
 
 

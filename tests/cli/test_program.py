@@ -305,7 +305,7 @@ def test_a_config_file_that_cannot_be_read_is_named(run: CommandLine, tmp_path: 
     store.mkdir()
     (store / "config.toml").write_bytes(b"[daemon\n")
 
-    outcome = run("paths", "--json")
+    outcome = run("status", "--json")
 
     assert outcome.exit_code == ExitCode.USAGE
     assert outcome.envelope["errors"][0]["field"] == "config.toml"

@@ -24,7 +24,7 @@ ODD = {"z": 1.0, "a": -0.0, "big": 12345678901234567890123, "nul": "\x00\u2028\U
 
 def exported(path: Path, **options: Any) -> list[dict[str, Any]]:
     """Return the handles of an export, without its first line."""
-    header, *lines = export_lines(path, now=options.pop("now", 1.7e9), **options)
+    header, *lines = (line for _, line in export_lines(path, now=options.pop("now", 1.7e9), **options))
     assert json.loads(header)["format"] == "mcpstated-export"
     return [json.loads(line) for line in lines]
 
