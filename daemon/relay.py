@@ -50,12 +50,15 @@ from mcpstated.surface.faults import ProtocolFault
 
 if TYPE_CHECKING:
     from mcpstated.daemon.mcp_library import McpLibrary
+    from mcpstated.daemon.shares import Share
     from mcpstated.surface.direct import DirectAnswers
 
 log = logging.getLogger("mcpstated.relay")
 
 LEGACY, MODERN = "legacy", "modern"
 _MAX_CLIENT_NAME_CHARS = 200
+_ENDLESS = "subscriptions/listen"
+"""A request that is answered when the client has had enough; until then it costs nothing."""
 _NO_SEQ = 0
 """Lines are counted from 1."""
 
@@ -111,6 +114,7 @@ class Relay:
         send: Sends to the shim; must not raise if the shim is gone.
         room: Returns when an answer can be queued; waited for before an answer is written out.
         running: Shared by all relays of the daemon.
+        share: What the shim's process uses; requests count as running there until they are settled.
         note_settled: Told the shim's floor whenever it rises.
         max_line_bytes: The longest line that fits a frame.
     """
@@ -126,6 +130,7 @@ class Relay:
         send: Sender,
         room: Callable[[], Awaitable[None]],
         running: RunningCalls,
+        share: Share,
         note_settled: Callable[[bytes, int], None],
         max_line_bytes: int,
     ) -> None:
@@ -137,6 +142,7 @@ class Relay:
         self._send = send
         self._room = room
         self._running = running
+        self._share = share
         self._note_settled = note_settled
         self._max_line_bytes = max_line_bytes
         self._floor = 0
@@ -153,15 +159,18 @@ class Relay:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Hold the loops until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self.abandon()
 
     @property
     def in_flight(self) -> int:
         """Requests that will be answered in finite time (an open subscription stream is not one)."""
-        return sum(pending.method != "subscriptions/listen" for pending in self._pending.values())
+        return sum(pending.method != _ENDLESS for pending in self._pending.values())
 
     async def wait_below(self, count: int) -> None:
         """Return when fewer than `count` requests are in flight."""
@@ -182,6 +191,8 @@ class Relay:
         for seq, pending in self._pending.items():
             if pending.method == "tools/call":
                 self._running.end(self._shim_id, seq)
+            if pending.method != _ENDLESS:
+                self._share.end_request()
         self._pending.clear()
 
     async def forward(self, message: Forward, *, refusal: str | None = None) -> None:
@@ -225,6 +236,8 @@ class Relay:
             failpoint("relay.call_begun")
         pending = _Pending(call.id, call.method, era, is_silent=message.mode == KEPT)
         self._pending[seq] = pending
+        if call.method != _ENDLESS:
+            self._share.begin_request()
         token = CallToken(self._shim_id, seq, is_resent=message.mode == RESENT) if is_tool_call else None
         context = RequestContext(
             user=self._user, writer=self._writer, token=token, client_name=self._handshake_name
@@ -288,7 +301,7 @@ class Relay:
     def _feed(self, era: str, item: Inward) -> None:
         """Hand a message to its loop, without a wait: a call that is registered must reach its loop.
 
-        Requests in the channel are bounded by `wait_below`; a loop takes notifications as fast as they come.
+        Requests in the channel are bounded by the session; a loop takes notifications as fast as they come.
         """
         channel = self._loops.get(era)
         if channel is None:
@@ -339,6 +352,8 @@ class Relay:
         finally:
             if pending.method == "tools/call":
                 self._running.end(self._shim_id, seq)
+            if pending.method != _ENDLESS:
+                self._share.end_request()
             self._changed.set()
             self._changed = trio.Event()
 

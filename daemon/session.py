@@ -246,6 +246,7 @@ class Session:
                 send=self._send,
                 room=self._outbox.room,
                 running=self._services.running,
+                share=self._share,
                 max_line_bytes=self._limits.max_frame_bytes - _ENVELOPE_BYTES,
                 note_settled=self._services.note_settled,
             )
@@ -305,11 +306,16 @@ class Session:
         self._share.charge(marks * MARK_BYTES)
         return marks <= allowed
 
+    @property
+    def _bounded_requests(self) -> int:
+        """Requests that count for `max_in_flight`."""
+        if self.relay is not None:
+            return self.relay.in_flight
+        return len(self._requests) - len(self._watches)
+
     async def _wait_for_room(self) -> None:
         limit = self._limits.max_in_flight
-        if self.relay is not None:
-            await self.relay.wait_below(min(limit, self._share.requests_at_once))
-        while len(self._requests) - len(self._watches) >= limit or not self._share.has_room:
+        while self._bounded_requests >= limit or not self._share.has_room:
             await self._share.request_ended()
         while self._outbox.is_full:
             await self._outbox.changed()
@@ -353,7 +359,7 @@ class Session:
             result = await self._services.dispatch.perform(request.operation, request.parameters, caller)
         except McpStateError as error:
             return Failure(request.id, error_to_wire(error))
-        except Exception as error:  # the one place where a fault of ours in an operation is caught
+        except Exception as error:  # a fault of ours costs its caller an answer, not the connection
             log.exception("operation failed", extra={"fields": {"operation": request.operation}})
             return Failure(request.id, to_payload(error))
         return Response(request.id, result)

@@ -59,6 +59,21 @@ async def appends(client: FakeClient, handle: str) -> None:
         assert "error" not in answer, answer
 
 
+@pytest.mark.requirement("P7")
+async def test_shims_that_die_in_the_middle_of_a_call_leave_room_for_the_next(data_dir: Path) -> None:
+    """A call counts as running for its process; more than may run at once must not stay counted."""
+    call = {"name": "state_save", "arguments": {"kind": "dead", "state": {}}}
+    async with daemon_in(data_dir) as daemon:
+        with trio.fail_after(30):
+            for _ in range(40):
+                async with shim_at(daemon.socket) as shim:
+                    await shim.handshake()
+                    await shim.say(id=2, method="tools/call", params=call)
+            async with shim_at(daemon.socket) as shim:
+                await shim.handshake()
+                assert (await shim.tool("state_save", kind="alive", state={}))["ok"]
+
+
 @linux
 @pytest.mark.once
 @pytest.mark.requirement("C20", "P6", "P7")
