@@ -214,5 +214,5 @@ def error_from_wire(payload: Mapping[str, object]) -> McpStateError:
         try:
             payload = {**payload, "current": json.loads(current)}
         except ValueError as error:
-            raise MalformedAnswer from error
+            raise MalformedAnswer("'current' is no JSON") from error
     return from_payload(payload)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import trio
 
-from mcpstated.answers import error_from_wire
-from mcpstated.launch import DaemonNotReady, DaemonNotRunning
+from mcpstated.answers import MalformedAnswer, error_from_wire
+from mcpstated.launch import DaemonNotReady, DaemonNotRunning, VersionSkew
 from mcpstated.protocol.errors import (
     DaemonUnavailable,
     InvalidInput,
@@ -270,7 +270,10 @@ class Requests:
             asked.result = message.result
             asked.answered.set()
         elif isinstance(message, Failure):
-            asked.fail(error_from_wire(message.error))
+            try:
+                asked.fail(error_from_wire(message.error))
+            except MalformedAnswer as error:
+                asked.fail(VersionSkew(f"The daemon's answer cannot be understood: {error}."))
 
     # -- from one connection to the next ----------------------------------------------------------
 

@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import trio
+
+from mcpstated.daemon.weights import LARGE_BYTES
 from mcpstated.protocol import documents
 from mcpstated.protocol.errors import InvalidInput, McpStateError
-from mcpstated.protocol.handle_record import LEVELS_AROUND, record_from_json
+from mcpstated.protocol.handle_record import LEVELS_AROUND, HandleRecord, record_from_json
 from mcpstated.protocol.messages import STOPPING, UPGRADING
 from mcpstated.protocol.patches import operations_from_wire
 from mcpstated.protocol.pointer import resolve
@@ -198,11 +201,17 @@ class Dispatch:
         return _receipt(await self._store.delete(caller, _handle(parameters)))
 
     async def _import(self, parameters: Parameters, caller: Caller) -> Result:
-        deeper = replace(self._limits, max_depth=self._limits.max_depth + LEVELS_AROUND)
         text = _required_text(parameters, "record")
-        line = cast("dict[str, Any]", documents.parse(text, field="record", limits=deeper))
-        record = record_from_json(line, limits=self._limits)
+        if len(text) <= LARGE_BYTES:
+            record = self._record(text)
+        else:  # others go on meanwhile
+            record = await trio.to_thread.run_sync(self._record, text)
         return _receipt(await self._store.adopt(replace(caller, space=record.space), record))
+
+    def _record(self, text: str) -> HandleRecord:
+        deeper = replace(self._limits, max_depth=self._limits.max_depth + LEVELS_AROUND)
+        line = cast("dict[str, Any]", documents.parse(text, field="record", limits=deeper))
+        return record_from_json(line, limits=self._limits)
 
     async def _trash(self, _parameters: Parameters, caller: Caller) -> Result:
         return {

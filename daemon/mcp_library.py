@@ -83,9 +83,13 @@ class McpLibrary:
             gc.freeze()
             gc.enable()
         self._loaded.set()
-        if self._loops is not None:
+        if self._loops is None:
+            return
+        try:
             await self._loops.warm_up(self._server, user=self._default_user)
-            log_event(log, "debug", "MCP server loaded")
+        except Exception:
+            log.exception("first round through the MCP server failed")
+        log_event(log, "debug", "MCP server loaded")
 
     def _build(self) -> tuple[ModuleType, Any]:
         from mcpstated.daemon import loops

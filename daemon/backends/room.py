@@ -54,7 +54,7 @@ class Room:
             takes_away: It removes more than it adds, or leads to that.
 
         Raises:
-                FullError: There is no room, even so.
+            FullError: There is no room, even so.
             StorageFull: The write-ahead log has reached its limit.
         """
         if not takes_away:
@@ -104,6 +104,13 @@ class Room:
             raise apsw.FullError("the space that is left is kept for taking things away")
 
     def _keep_log_short(self, db: apsw.Connection) -> None:
+        """Fold the log early where space is short. Never fails: what was to be stored is stored."""
+        try:
+            self._fold_if_short_of_space(db)
+        except (apsw.Error, OSError) as error:
+            log_event(log, "warning", "disk space could not be looked at", error=type(error).__name__)
+
+    def _fold_if_short_of_space(self, db: apsw.Connection) -> None:
         reserve_bytes = self._reserve.size_bytes
         left_bytes = free_bytes(self._directory)
         if left_bytes > _NEARLY_FULL * reserve_bytes:

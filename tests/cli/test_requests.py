@@ -12,12 +12,13 @@ import trio
 import trio.testing
 
 from mcpstated.connection import DaemonClient
-from mcpstated.launch import DaemonNotReady, DaemonNotRunning
+from mcpstated.launch import DaemonNotReady, DaemonNotRunning, VersionSkew
 from mcpstated.protocol.connection import Connection
 from mcpstated.protocol.errors import DaemonUnavailable, McpStateError, OutcomeUnknown
 from mcpstated.protocol.messages import (
     STOPPING,
     UPGRADING,
+    Failure,
     Goodbye,
     Hello,
     Message,
@@ -221,6 +222,19 @@ async def test_a_write_that_one_store_may_have_is_not_sent_to_another(store: str
         failure = await patch.failure()
         assert isinstance(failure, OutcomeUnknown)
         assert "replaced" in failure.message
+
+
+async def test_a_failure_that_cannot_be_understood_fails_one_call_only() -> None:
+    """A daemon of another version may say what this one does not know."""
+    daemons, first = Daemons(), Daemon(2)
+    async with client_of(first, daemons) as (client, nursery):
+        patch = Call(nursery, client.patch, "a_1", [Append("l", 1)])
+        await first.request()
+        listing = Call(nursery, client.list)
+        await first.request()
+        await first.send(Failure(1, {"code": "stale_write", "current": "{"}), Response(2, PAGE))
+        assert isinstance(await patch.failure(), VersionSkew)
+        assert (await listing.value()).total == 0
 
 
 async def test_a_call_that_comes_between_two_daemons_waits_for_the_next() -> None:

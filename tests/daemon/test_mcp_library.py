@@ -9,6 +9,7 @@ import pytest
 import trio
 
 import mcpstated.daemon
+import mcpstated.daemon.loops
 from support.daemons import daemon_in
 from support.wire import shim_at
 
@@ -55,3 +56,20 @@ async def test_a_server_that_cannot_be_loaded_takes_nothing_else_down(
     assert unusual["error"]["code"] == -32603
     assert len(usual["result"]["tools"]) == 6
     assert "MCP server could not be loaded" in caplog.text
+
+
+@pytest.mark.requirement("P7")
+async def test_a_first_round_that_fails_takes_nothing_down(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It only makes later answers faster."""
+
+    async def fail(*_arguments: object, **_more: object) -> None:
+        raise RuntimeError("from a new version of the SDK")
+
+    monkeypatch.setattr("mcpstated.daemon.loops.warm_up", fail)
+    async with daemon_in(data_dir) as daemon, shim_at(daemon.socket) as shim:
+        with trio.fail_after(60):
+            await shim.handshake()
+            assert len((await shim.ask(2, "tools/list", UNUSUAL))["result"]["tools"]) == 6
+    assert "first round through the MCP server failed" in caplog.text

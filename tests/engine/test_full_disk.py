@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,3 +179,18 @@ async def test_a_first_start_on_a_full_disk_leaves_nothing_half_made(path: Path,
     disk.size_bytes = DISK_BYTES
     async with open_engine(path, backend=GatedBackend(path, limits=LIMITS, vfs=disk.name)) as running:
         assert (await running.store.status()).handles == 0
+
+
+@pytest.mark.requirement("P1")
+async def test_a_write_that_was_stored_is_not_called_off_for_a_look_at_the_disk(
+    path: Path, alice: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: whoever is told that nothing was stored does it again."""
+
+    def fail(_directory: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with open_engine(path) as running:
+        monkeypatch.setattr("mcpstated.daemon.backends.room.free_bytes", fail)
+        handle = (await running.store.mint(alice, kind="a", document={"n": 1})).info.handle
+        assert (await running.store.load(alice, handle)).document == {"n": 1}
