@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,7 +86,7 @@ def _bounded_lines(source: IO[bytes]) -> Iterator[bytes]:
             if len(line) > _MAX_LINE_BYTES:
                 raise InvalidInput(f"A line has more than {_MAX_LINE_BYTES // MIB} MiB.", field="file")
             yield line
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInput(f"The compressed file is damaged or ends early: {error}.", field="file") from error
 
 

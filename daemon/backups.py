@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from mcpstated.daemon.logs import log_event
-from mcpstated.daemon.maintenance.rotation import directory_of, is_due, kept_backups
+from mcpstated.daemon.maintenance.rotation import directory_of, is_due, kept_backups, newest_of
 from mcpstated.protocol.errors import McpStateError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ FIRST_LOOK_SECONDS = 120.0
 LOOK_SECONDS = 900.0
 MAX_SECONDS = 3600.0
 """How long one backup may take."""
+_MAX_WORDS_CHARS = 300
 _JOB = "mcpstated.daemon.maintenance.daily"
 
 
@@ -89,9 +90,8 @@ class Backups:
         """Make a backup if one is due."""
         try:
             backups = await trio.to_thread.run_sync(kept_backups, self._directory)
-            newest = backups[0] if backups else None
             hours, now = self._limits.backup_hours, self._now_unix()
-            if is_due(newest, now=now, revision=await self._revision(), hours=hours):
+            if is_due(newest_of(backups, now=now), now=now, revision=await self._revision(), hours=hours):
                 await self._make()
         except (OSError, McpStateError) as error:
             self._failed(str(error))
@@ -101,7 +101,7 @@ class Backups:
         backups = kept_backups(self._directory)
         return BackupState(
             directory=str(self._directory),
-            newest_at=backups[0].at if backups else None,
+            newest_at=newest.at if (newest := newest_of(backups, now=self._now_unix())) else None,
             files=len(backups),
             size_bytes=sum(kept.size_bytes for kept in backups),
             error=self._error,
@@ -115,7 +115,7 @@ class Backups:
                 [*self._command, "-m", _JOB, *arguments, *bounds],
                 stdin=subprocess.DEVNULL,
                 capture_stdout=True,
-                stderr=subprocess.DEVNULL,
+                capture_stderr=True,
                 check=False,
                 cwd="/",
                 env=_environment(),
@@ -128,7 +128,9 @@ class Backups:
             self._error = None
             log_event(log, "info", "backup made", path=said["path"], size_bytes=said.get("size_bytes"))
         else:
-            self._failed(str(said.get("error") or f"The process ended with {done.returncode}."))
+            last_words = done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:_MAX_WORDS_CHARS]
+            ended = f"The process ended with {done.returncode}. {last_words}".rstrip()
+            self._failed(str(said.get("error") or ended))
 
     def _failed(self, reason: str) -> None:
         self._error = reason

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from mcpstated.daemon.changes import operations_of
-from mcpstated.daemon.evaluation import moment
 from mcpstated.protocol.documents import size_of
 from mcpstated.protocol.errors import StaleWrite
+from mcpstated.protocol.moments import moment
 from mcpstated.protocol.patches import operations_to_log
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from mcpstated.daemon.backends.interface import Key, NewChange
@@ -31,6 +30,7 @@ from mcpstated.protocol import patches
 from mcpstated.protocol.difference import difference
 from mcpstated.protocol.documents import Document, dump, same, size_of
 from mcpstated.protocol.errors import HandleExpired, InvalidInput, StaleWrite
+from mcpstated.protocol.moments import moment
 from mcpstated.protocol.outline import summary
 from mcpstated.protocol.store import (
     KEEP,
@@ -274,11 +274,6 @@ def require_live(state: State, now: float) -> None:
         expired_at=moment(expires_at),
         ttl_days=state.ttl_days,
     )
-
-
-def moment(at: float) -> str:
-    """Return a time as people and models read it: ISO 8601, UTC, milliseconds."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _expiry(ttl_days: float | None, now: float) -> Expiry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
+import secrets
 import sys
 import time
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def command(
     database = Path(settings_of(invocation).database)
     found: set[str] = set()
     count = 0
-    with refusals_as_errors(database), _opened(output) as out:
+    with refusals_as_errors(database), _opened(database, output) as out:
         lines = export_lines(
             database, now=time.time(), user=of_user, kind=kind, handles=handles, with_history=with_history
         )
@@ -64,33 +64,37 @@ def command(
                 count += 1
     missing = sorted({*handles} - found)
     written = Line(f"{output}: {words.count(count, 'handle')}.", "good")
+    errors = [Problem("handle_not_found", f"There is no handle {handle}.") for handle in missing]
+    if errors and output is not None:
+        errors.append(Problem("incomplete", f"{output} holds the others: {words.count(count, 'handle')}."))
     return Result(
         "export",
         ExitCode.FAILED if missing else ExitCode.OK,
         blocks=() if output is None or missing else (written,),
-        errors=tuple(Problem("handle_not_found", f"There is no handle {handle}.") for handle in missing),
+        errors=tuple(errors),
     )
 
 
 @contextmanager
-def _opened(output: str | None) -> Iterator[IO[bytes]]:
+def _opened(database: Path, output: str | None) -> Iterator[IO[bytes]]:
     """Give where to write; a file gets its name when it is whole, and there is none if the block fails."""
     if output is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = Path(f"{output}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    from mcpstated.daemon.maintenance.backup import refuse_own_files
+    from mcpstated.daemon.maintenance.files import new_file, put_in_place
+
+    target = Path(output).absolute()
+    refuse_own_files(database, target)
+    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(descriptor, "wb") as raw:
+        with new_file(part) as raw:
             if output.endswith(".gz"):
                 with gzip.GzipFile(filename="", fileobj=raw, mode="wb") as packed:
                     yield cast("IO[bytes]", packed)
             else:
                 yield raw
-            raw.flush()
-            os.fsync(raw.fileno())
-        part.rename(output)
-    except BaseException:
+        put_in_place(part, target, may_replace=True)
+    finally:
         part.unlink(missing_ok=True)
-        raise

@@ -18,7 +18,7 @@ from mcpstated.cli.imports import lines_of, records_of_export
 from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass_invocation
 from mcpstated.cli.result import Problem, Result
 from mcpstated.protocol.documents import same
-from mcpstated.protocol.errors import HandleExists, HandleNotFound, InvalidInput, McpStateError
+from mcpstated.protocol.errors import HandleExists, HandleExpired, HandleNotFound, InvalidInput, McpStateError
 from mcpstated.protocol.handle_record import HandleRecord, Refused
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _user_of(item: Item, as_user: str | None) -> str | None:
 
 def _is_fatal(error: McpStateError) -> bool:
     """Tell whether the next handle would meet the same: the disk, the daemon, the connection."""
-    return error.code not in ("invalid_input", "state_too_large", "quota_exceeded", "handle_exists")
+    return error.code in ("backend_error", "daemon_unavailable", "internal_error", "storage_full")
 
 
 async def _import_one(
@@ -161,7 +161,7 @@ async def _import_one(
     except HandleExists:
         try:
             here = await client.load(record.handle)
-        except HandleNotFound:  # it lies in the trash
+        except (HandleExpired, HandleNotFound):  # its time is over, or it lies in the trash
             outcome.kept.append(record.handle)
             return
         if same(here.state, record.document):

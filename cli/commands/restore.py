@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from mcpstated.cli.options import Invocation, data_dir_option, json_option, pass
 from mcpstated.cli.refusals import refusals_as_errors
 from mcpstated.cli.result import Problem, Result
 from mcpstated.cli.settings import settings_of
+from mcpstated.protocol.errors import DaemonUnavailable
 
 if TYPE_CHECKING:
     from mcpstated.answers import SessionInfo
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _LOCK_SECONDS = 60.0
 """How long to wait for a daemon that is being started or is on its way out."""
+_STRANGER_SECONDS = 2.0
+"""How long to wait for a daemon that was not asked to leave."""
 
 
 @click.command("restore")
@@ -44,31 +48,24 @@ def command(invocation: Invocation, file: str, yes: bool, force: bool) -> Result
     from mcpstated.protocol.directories import make_private_directory
 
     settings = settings_of(invocation)
-    source, database = Path(file).absolute(), Path(settings.database)
-    connected = _connected(settings.paths, invocation.environ())
-    if connected and not force:
-        named = ", ".join(f"{session.client or session.role} (pid {session.pid})" for session in connected)
-        return Result(
-            "restore",
-            ExitCode.FAILED,
-            errors=(
-                Problem(
-                    "in_use",
-                    f"{words.count(len(connected), 'client')} connected: {named}. Nothing was changed.",
-                    hint="Close them first; or say --force, and they go on with the restored store.",
-                ),
-            ),
-        )
-    make_private_directory(settings.paths.data_dir)
-    with refusals_as_errors(source):
-        verdict = restore.prepare(source, database)
-    try:
-        what = f"{words.count(verdict.handles, 'handle')}, revision {verdict.revision:,}"
-        if not yes and not _is_confirmed(database, what):
-            return Result("restore", ExitCode.FAILED, errors=(Problem("declined", "Nothing was changed."),))
-        aside = _exchange(settings.paths, invocation.environ(), database)
-    finally:
-        restore.discard(database)
+    source, database = Path(file).absolute(), Path(settings.database).resolve()
+    paths, environ = settings.paths, invocation.environ()
+    if not force and (in_use := _in_use(paths, environ)) is not None:
+        return in_use
+    make_private_directory(paths.data_dir)
+    with _only_restore(database):
+        with refusals_as_errors(source):
+            verdict = restore.prepare(source, database)
+        try:
+            what = f"{words.count(verdict.handles, 'handle')}, revision {verdict.revision:,}"
+            if not yes and not _is_confirmed(database, what):
+                declined = Problem("declined", "Nothing was changed.")
+                return Result("restore", ExitCode.FAILED, errors=(declined,))
+            if not force and (in_use := _in_use(paths, environ)) is not None:
+                return in_use  # somebody came while the question stood there
+            aside = _exchange(paths, environ, database)
+        finally:
+            restore.discard(database)
     kept = "" if aside is None else f" The store that was there is now {aside}."
     return Result(
         "restore",
@@ -80,6 +77,35 @@ def command(invocation: Invocation, file: str, yes: bool, force: bool) -> Result
         },
         blocks=(Line(f"{database} is restored: {what}.{kept}", "good"),),
     )
+
+
+def _in_use(paths: Paths, environ: Mapping[str, str]) -> Result | None:
+    """Return the refusal if anybody is connected."""
+    connected = _connected(paths, environ)
+    if not connected:
+        return None
+    named = ", ".join(f"{session.client or session.role} (pid {session.pid})" for session in connected)
+    problem = Problem(
+        "in_use",
+        f"{words.count(len(connected), 'client')} connected: {named}. Nothing was changed.",
+        hint="Close them first; or say --force, and they go on with the restored store.",
+    )
+    return Result("restore", ExitCode.FAILED, errors=(problem,))
+
+
+@contextmanager
+def _only_restore(database: Path) -> Iterator[None]:
+    """Let no other restore of this store go on: it would write into the very file that is put there.
+
+    Raises:
+        DaemonUnavailable: Another one goes on.
+    """
+    from mcpstated.daemon.lock import FileLock
+
+    with FileLock(f"{database}-restore.lock") as lock:
+        if not lock.try_acquire():
+            raise DaemonUnavailable(f"Another restore of {database} is going on. Nothing was changed.")
+        yield
 
 
 def _connected(paths: Paths, environ: Mapping[str, str]) -> list[SessionInfo]:
@@ -117,15 +143,26 @@ def _exchange(paths: Paths, environ: Mapping[str, str], database: Path) -> Path 
     from mcpstated.cli.retire import retire
     from mcpstated.daemon.lock import FileLock
     from mcpstated.daemon.maintenance import restore
-    from mcpstated.protocol.errors import DaemonUnavailable
+    from mcpstated.protocol.paths import Paths
 
-    with FileLock(paths.start_lock) as starting, FileLock(paths.lock) as serving:
+    with ExitStack() as locks:
         deadline = time.monotonic() + _LOCK_SECONDS
-        while not starting.try_acquire():
-            _wait_until(deadline, paths.start_lock)
+
+        def take(path: str) -> None:
+            lock = locks.enter_context(FileLock(path))
+            while not lock.try_acquire():
+                if time.monotonic() > deadline:
+                    raise DaemonUnavailable(
+                        "A daemon is being started, or holds the store. Nothing was changed.", hint=path
+                    )
+                time.sleep(0.05)
+
+        take(paths.start_lock)
         trio.run(lambda: retire(paths, environ=environ, reason="upgrading"))
-        while not serving.try_acquire():
-            _wait_until(deadline, paths.lock)
+        take(paths.lock)
+        if not database.parent.samefile(paths.data_dir):  # a daemon of another directory may serve it
+            deadline = time.monotonic() + _STRANGER_SECONDS
+            take(Paths(str(database.parent)).lock)
         try:
             return restore.exchange(database, now=time.time())
         except OSError as error:
@@ -133,11 +170,3 @@ def _exchange(paths: Paths, environ: Mapping[str, str], database: Path) -> Path 
                 f"The store could not be exchanged: {error.strerror}. Run this command again to finish it.",
                 hint=str(database),
             ) from error
-
-
-def _wait_until(deadline: float, path: str) -> None:
-    from mcpstated.protocol.errors import DaemonUnavailable
-
-    if time.monotonic() > deadline:
-        raise DaemonUnavailable("A daemon is being started, or holds the store. Try again.", hint=path)
-    time.sleep(0.05)

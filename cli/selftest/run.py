@@ -144,7 +144,10 @@ async def _store_problems(stage: Stage) -> list[Problem]:
         )
     if done is None:
         return [Problem("store", "", f"it could not be examined within {_VERIFY_SECONDS:g} s")]
-    verdict = json.loads(done.stdout)
+    try:
+        verdict = json.loads(done.stdout)
+    except ValueError:
+        return [Problem("store", "", f"`mcpstated verify` failed with exit code {done.returncode}")]
     found = [Problem("store", item["where"], item["what"]) for item in verdict["data"].get("problems", ())]
     if not found and verdict["exit_code"] != 0:
         found = [Problem("store", "", error["message"]) for error in verdict["errors"]]

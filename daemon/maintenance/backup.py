@@ -16,7 +16,7 @@ from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backends.opening import refusal
 from mcpstated.daemon.backends.writing import newest_revision
 from mcpstated.daemon.failpoints import failpoint
-from mcpstated.daemon.maintenance.files import open_read_only, pack, put_in_place, remove
+from mcpstated.daemon.maintenance.files import new_file, open_read_only, pack, put_in_place, remove
 from mcpstated.daemon.maintenance.rotation import backup_name
 from mcpstated.daemon.maintenance.verify import Verdict, verify_alone
 from mcpstated.protocol.directories import make_private_directory
@@ -46,10 +46,7 @@ def back_up(database: Path, target: Path, *, may_replace: bool = False) -> Backu
     Durability: Returns once the file and its name are flushed to the disk.
     """
     copy, part = (target.with_name(target.name + suffix) for suffix in (".copy", ".part"))
-    if not target.parent.is_dir():
-        raise InvalidInput(f"There is no directory {target.parent}.", field="file")
-    if target.parent.samefile(database.parent) and target.name.startswith(database.name):
-        raise InvalidInput(f"{target} is a name that the store's own files have.", field="file")
+    refuse_own_files(database, target)
     if target.exists() and not may_replace:
         raise _there_already(target)
     try:
@@ -70,6 +67,14 @@ def back_up(database: Path, target: Path, *, may_replace: bool = False) -> Backu
     return Backup(str(target), target.stat().st_size, verdict.revision, verdict.handles)
 
 
+def refuse_own_files(database: Path, target: Path) -> None:
+    """Refuse to write over a store or what lies beside it. Raises: InvalidInput."""
+    if not target.parent.is_dir():
+        raise InvalidInput(f"There is no directory {target.parent}.", field="file")
+    if target.parent.samefile(database.parent) and target.name.startswith(database.name):
+        raise InvalidInput(f"{target} is a name that the store's own files have.", field="file")
+
+
 def back_up_beside(database: Path, directory: Path, *, now: float) -> Backup:
     """Back a store up under a name that says when and of which revision, in a private directory.
 
@@ -85,8 +90,10 @@ def back_up_beside(database: Path, directory: Path, *, now: float) -> Backup:
 def copy_store(database: Path, copy: Path) -> None:
     """Copy a store that may be in use, its log included, into one file. Raises: StoreRefused."""
     with open_read_only(database) as source:
+        with new_file(copy):
+            pass  # private from its first byte, whatever the caller's umask
         try:
-            target = apsw.Connection(str(copy))
+            target = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
             try:
                 _copy_pages(source, target)
                 target.pragma("journal_mode", "DELETE")  # one file; whoever opens it says what it wants

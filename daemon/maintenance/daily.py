@@ -35,7 +35,7 @@ def back_up_and_rotate(
     """
     remove(*leftovers(directory))
     backup = back_up_beside(database, directory, now=now)
-    going = excess(kept_backups(directory), keep_files=keep_files, keep_bytes=keep_bytes)
+    going = excess(kept_backups(directory), now=now, keep_files=keep_files, keep_bytes=keep_bytes)
     failpoint("backup.before_rotation")
     remove(*(kept.path for kept in going))
     if going:

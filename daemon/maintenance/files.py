@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -68,14 +70,14 @@ def unpack(source: Path, target: Path) -> None:
         OSError: The disk is full, or a file cannot be read.
     """
     try:
-        with _new_file(target) as out:
+        with new_file(target) as out:
             if is_compressed(source):
                 with gzip.open(source) as stream:
                     shutil.copyfileobj(stream, out, _COPY_BYTES)
             else:
                 with source.open("rb") as plain:
                     shutil.copyfileobj(plain, out, _COPY_BYTES)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         target.unlink(missing_ok=True)
         raise InvalidInput(f"{source} is damaged or ends early: {error}.", field="file") from error
     except BaseException:
@@ -86,7 +88,7 @@ def unpack(source: Path, target: Path) -> None:
 def pack(source: Path, target: Path) -> None:
     """Copy a file, compressed if the target's name says so, and flush it to the disk. Raises: OSError."""
     try:
-        with _new_file(target) as out, source.open("rb") as stream:
+        with new_file(target) as out, source.open("rb") as stream:
             if is_packed_name(target):
                 with gzip.GzipFile(filename="", fileobj=out, mode="wb", compresslevel=_COMPRESSION) as packed:
                     shutil.copyfileobj(stream, packed, _COPY_BYTES)
@@ -111,8 +113,15 @@ def put_in_place(part: Path, target: Path, *, may_replace: bool) -> None:
     if may_replace:
         part.rename(target)
     else:
-        os.link(part, target)
-        part.unlink()
+        try:
+            os.link(part, target)
+        except FileExistsError:
+            raise
+        except OSError:  # FAT and many network file systems know no second names
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            part.rename(target)
+        else:
+            part.unlink()
     flush_directory(target.parent)
 
 
@@ -120,9 +129,19 @@ def flush_directory(directory: Path) -> None:
     """Make what was renamed, linked or removed in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        flush(descriptor)
     finally:
         os.close(descriptor)
+
+
+def flush(descriptor: int) -> None:
+    """Make a file or a directory durable; on macOS in the drive's own cache as well. Raises: OSError."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with suppress(OSError):  # a file system that does not know it
+            fcntl.fcntl(descriptor, full)
+            return
+    os.fsync(descriptor)
 
 
 def remove(*paths: Path) -> None:
@@ -133,10 +152,11 @@ def remove(*paths: Path) -> None:
 
 
 @contextmanager
-def _new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Give a new, private file to write to, in the place of one that may be there; flushed at the end."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         yield stream
         stream.flush()
-        os.fsync(stream.fileno())
+        flush(stream.fileno())

@@ -95,15 +95,23 @@ def _keep_aside(database: Path, now: float) -> Path:
     while aside.exists():
         number += 1
         aside = _beside(database, f".replaced-{stamp}-{number}")
-    os.link(database, aside)
+    _name_also(database, aside)
     log = _beside(database, "-wal")
     if log.exists():  # the store is damaged, or its disk full: it is kept as it is, in two files
-        os.link(log, _beside(aside, "-wal"))
+        _name_also(log, _beside(aside, "-wal"))
     flush_directory(database.parent)
     failpoint("restore.after_aside")
     remove(*(_beside(database, suffix) for suffix in _LOG_SUFFIXES))
     flush_directory(database.parent)
     return aside
+
+
+def _name_also(path: Path, other: Path) -> None:
+    """Give a file a second name; the only one where the file system knows no second names."""
+    try:
+        os.link(path, other)
+    except OSError:
+        path.rename(other)
 
 
 def _fold_log(database: Path) -> None:

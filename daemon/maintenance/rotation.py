@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,32 +44,38 @@ def kept_backups(directory: Path) -> list[KeptBackup]:
     """Return the backups in a directory, the newest first; none if there is no such directory."""
     found = []
     for path, match in _matching(directory, _NAME):
-        at = datetime.strptime(match[1], _TIME).replace(tzinfo=UTC).timestamp()
-        found.append(KeptBackup(path, at, int(match[2]), path.stat().st_size))
+        with suppress(ValueError, FileNotFoundError):  # no date, or removed at this moment
+            at = datetime.strptime(match[1], _TIME).replace(tzinfo=UTC).timestamp()
+            found.append(KeptBackup(path, at, int(match[2]), path.stat().st_size))
     return sorted(found, key=lambda kept: (kept.at, kept.revision), reverse=True)
 
 
-def is_due(newest: KeptBackup | None, *, now: float, revision: int, hours: float) -> bool:
-    """Tell whether it is time for another: something changed, and the newest one is that many hours old.
+def newest_of(backups: Sequence[KeptBackup], *, now: float) -> KeptBackup | None:
+    """Return the newest backup; one from the future, made before the clock was set back, does not count."""
+    return next((kept for kept in backups if kept.at <= now), None)
 
-    One from the future, made before the clock was set back, does not count.
-    """
+
+def is_due(newest: KeptBackup | None, *, now: float, revision: int, hours: float) -> bool:
+    """Tell whether it is time for another: something changed, and the newest one is that many hours old."""
     if revision == 0:
         return False
     if newest is None:
         return True
-    is_old = not 0 <= now - newest.at < hours * 3600
-    return is_old and newest.revision != revision
+    return now - newest.at >= hours * 3600 and newest.revision != revision
 
 
-def excess(backups: Sequence[KeptBackup], *, keep_files: int, keep_bytes: int) -> list[KeptBackup]:
-    """Return which go so that the rest fits; the newest one always stays.
+def excess(
+    backups: Sequence[KeptBackup], *, now: float, keep_files: int, keep_bytes: int
+) -> list[KeptBackup]:
+    """Return which go so that the rest fits; the newest one always stays, those from the future go first.
 
     Args:
         backups: The newest first.
     """
+    past = [kept for kept in backups if kept.at <= now]
+    future = [kept for kept in backups if kept.at > now]
     going, size_bytes = [], 0
-    for place, kept in enumerate(backups):
+    for place, kept in enumerate([*past, *future]):
         size_bytes += kept.size_bytes
         if place and (place >= keep_files or size_bytes > keep_bytes):
             going.append(kept)

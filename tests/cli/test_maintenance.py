@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,8 +16,13 @@ import trio
 
 from mcpstated.cli.exit_codes import ExitCode
 from mcpstated.connection import DaemonClient, open_client
+from mcpstated.daemon.lock import FileLock
 from support.command_line import CommandLine, Outcome
 from support.daemons import RunningDaemon, daemon_in
+
+FLIPPED = bytearray(gzip.compress(os.urandom(9_000)))
+FLIPPED[2_000:2_100] = bytes(100)
+"""A compressed file with a damage in the middle."""
 
 
 class Person:
@@ -99,7 +105,12 @@ async def test_a_store_is_neither_restored_from_itself_nor_backed_up_over_itself
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"", "is empty"), (b"x" * 5_000, "not a database"), (gzip.compress(b"x" * 9_000)[:40], "ends early")],
+    [
+        (b"", "is empty"),
+        (b"x" * 5_000, "not a database"),
+        (gzip.compress(b"x" * 9_000)[:40], "ends early"),
+        (FLIPPED, "ends early"),
+    ],
 )
 async def test_what_is_no_backup_is_refused_under_its_own_name(
     person: Person, tmp_path: Path, content: bytes, reason: str
@@ -156,3 +167,44 @@ async def test_an_import_of_many_handles_names_what_it_refused(person: Person, t
     assert outcome.envelope["data"]["imported"] == len(handles) - 1
     assert len(outcome.envelope["data"]["refused"]) == 1
     await person.types("stop", "--data-dir", elsewhere)
+
+
+async def test_an_export_writes_over_neither_the_store_nor_what_lies_beside_it(
+    person: Person, tmp_path: Path
+) -> None:
+    """A slip of the hand in the target must not cost the states that were to be saved."""
+    handle = (await person.client.mint("t", {})).info.handle
+    over = await person.types("export", "-o", str(person.database))
+    assert over.exit_code == ExitCode.USAGE
+    mine = tmp_path / "all.jsonl.part"
+    mine.write_text("mine")
+    assert (await person.types("export", "-o", str(tmp_path / "all.jsonl"))).exit_code == 0
+    assert mine.read_text() == "mine"
+    assert (await person.client.load(handle)).info.version == 1
+
+
+async def test_two_restores_of_one_store_do_not_meet(person: Person, tmp_path: Path) -> None:
+    """One would write into the file that the other has examined and is about to put in place."""
+    await person.client.mint("t", {})
+    backup = tmp_path / "backup.gz"
+    assert (await person.types("backup", str(backup))).exit_code == 0
+    with FileLock(f"{person.database}-restore.lock") as other:
+        assert other.try_acquire()
+        outcome = await person.types("restore", str(backup), "--yes", "--force")
+    assert outcome.exit_code == ExitCode.FAILED
+    assert "Another restore" in outcome.err
+
+
+async def test_a_database_that_another_daemon_serves_is_not_exchanged(
+    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two data directories may name one database; whoever serves it holds the lock beside it."""
+    await person.client.mint("t", {})
+    backup = tmp_path / "backup.gz"
+    assert (await person.types("backup", str(backup))).exit_code == 0
+    monkeypatch.setenv("MCPSTATED_BACKEND", f"sqlite:///{person.database}")
+    elsewhere = str(tmp_path / "elsewhere")
+    outcome = await person.types("restore", str(backup), "--yes", "--data-dir", elsewhere)
+    assert outcome.exit_code == ExitCode.FAILED
+    assert (await person.client.list()).total == 1
+    assert list(person.database.parent.glob("*replaced*")) == []

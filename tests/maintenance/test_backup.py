@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +22,17 @@ from mcpstated.daemon.backends.interface import StoreRefused
 from mcpstated.daemon.backups import Backups
 from mcpstated.daemon.failpoints import FAILPOINTS
 from mcpstated.daemon.maintenance import daily
-from mcpstated.daemon.maintenance.backup import back_up
+from mcpstated.daemon.maintenance.backup import back_up, copy_store
 from mcpstated.daemon.maintenance.daily import back_up_and_rotate
 from mcpstated.daemon.maintenance.files import unpack
-from mcpstated.daemon.maintenance.rotation import KeptBackup, backup_name, excess, is_due, kept_backups
+from mcpstated.daemon.maintenance.rotation import (
+    KeptBackup,
+    backup_name,
+    excess,
+    is_due,
+    kept_backups,
+    newest_of,
+)
 from mcpstated.daemon.maintenance.verify import verify
 from mcpstated.daemon.testing import open_engine
 from mcpstated.protocol.errors import InvalidInput
@@ -99,21 +108,42 @@ def test_names_say_when_and_of_what(tmp_path: Path) -> None:
     backups = kept_backups(tmp_path)
     assert [kept.path for kept in backups] == ours[::-1]
     assert [kept.at for kept in backups] == [1.7e9 + 300, 1.7e9 + 200, 1.7e9 + 100, 1.7e9]
-    assert [kept.revision for kept in excess(backups, keep_files=3, keep_bytes=1_000)] == [0]
-    assert [kept.revision for kept in excess(backups, keep_files=9, keep_bytes=25)] == [1, 0]
-    assert [kept.revision for kept in excess(backups, keep_files=0, keep_bytes=0)] == [2, 1, 0]
+    assert [kept.revision for kept in excess(backups, now=1.8e9, keep_files=3, keep_bytes=1_000)] == [0]
+    assert [kept.revision for kept in excess(backups, now=1.8e9, keep_files=9, keep_bytes=25)] == [1, 0]
+    assert [kept.revision for kept in excess(backups, now=1.8e9, keep_files=0, keep_bytes=0)] == [2, 1, 0]
     assert kept_backups(tmp_path / "nowhere") == []
+
+
+def test_a_backup_from_the_future_pushes_no_other_one_out(tmp_path: Path) -> None:
+    """The clock was wrong for an hour; that must not cost a week of backups."""
+    days = [1.7e9 + 86_400 * day for day in range(7)]
+    for number, at in enumerate([*days, 4e9]):
+        (tmp_path / backup_name(at, number)).write_bytes(b"x" * 10)
+    now = days[-1] + 3600
+    backups = kept_backups(tmp_path)
+    newest = newest_of(backups, now=now)
+    assert newest is not None
+    assert newest.at == days[-1]
+    assert not is_due(newest, now=now, revision=99, hours=24)
+    going = excess(backups, now=now, keep_files=7, keep_bytes=1_000)
+    assert [kept.at for kept in going] == [4e9]
+
+
+def test_a_name_without_a_date_is_nobody_s_backup(tmp_path: Path) -> None:
+    """One odd file must not end the daemon, nor `status`."""
+    (tmp_path / "state-20269999T000000Z-r1.db.gz").write_bytes(b"x")
+    assert kept_backups(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("age_hours", "revision", "due"),
-    [(None, 5, True), (None, 0, False), (1, 5, False), (25, 5, True), (25, 4, False), (-1, 5, True)],
-    ids=["first", "empty store", "young", "old", "nothing changed", "from the future"],
+    [(None, 5, True), (None, 0, False), (1, 5, False), (25, 5, True), (25, 4, False)],
+    ids=["first", "empty store", "young", "old", "nothing changed"],
 )
 def test_a_backup_is_due_once_a_day_if_something_changed(
     age_hours: float | None, revision: int, due: bool
 ) -> None:
-    """Whatever the clock has been set to meanwhile."""
+    """More would push older ones out."""
     now = 1.7e9
     newest = None if age_hours is None else KeptBackup(Path("x"), now - age_hours * 3600, 4, 10)
     assert is_due(newest, now=now, revision=revision, hours=24) is due
@@ -229,7 +259,7 @@ def test_a_broken_backup_is_told_from_a_good_one(tmp_path: Path) -> None:
 async def test_the_daemon_has_a_backup_made_when_one_is_due(path: Path) -> None:
     """By a child process; once, until a day has passed and something has changed."""
     await a_store(path)
-    revision, now = 6, 1.7e9
+    revision, now = 6, time.time() + 60.0
 
     async def newest_revision() -> int:
         return revision
@@ -269,3 +299,34 @@ def test_the_job_runs_isolated_from_its_surroundings(path: Path, tmp_path: Path)
     )
     assert done.returncode == 1
     assert "error" in json.loads(done.stdout)
+
+
+async def test_a_disk_without_second_names_takes_a_backup_too(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A memory stick knows no hard links, and is what backups are carried on."""
+
+    def refuse(*_arguments: object, **_more: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    await a_store(path)
+    monkeypatch.setattr(os, "link", refuse)
+    target = tmp_path / "stick.gz"
+    back_up(path, target)
+    assert verify(target).is_sound
+    with pytest.raises(InvalidInput):
+        back_up(path, target)
+    assert [found.name for found in tmp_path.glob("stick*")] == ["stick.gz"]
+
+
+async def test_what_a_backup_makes_is_private_whatever_the_umask(path: Path, tmp_path: Path) -> None:
+    """The copy holds everybody's states, also while it is being made."""
+    await a_store(path)
+    before = os.umask(0)
+    try:
+        copy_store(path, tmp_path / "copy.db")
+        back_up(path, tmp_path / "plain.db")
+    finally:
+        os.umask(before)
+    for name in ("copy.db", "plain.db"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
