@@ -20,10 +20,10 @@ from mcpstated.daemon.committer import Pending
 from mcpstated.daemon.conflicts import MAX_CHANGES, stale_write
 from mcpstated.daemon.evaluation import Evaluated, Evaluation, Stale
 from mcpstated.daemon.failpoints import failpoint
+from mcpstated.daemon.keyed_answers import KeyedAnswers
 from mcpstated.daemon.ledger import receipt_from
 from mcpstated.daemon.loader import again
 from mcpstated.daemon.logs import log_event
-from mcpstated.daemon.requests import Requests
 from mcpstated.protocol.errors import BackendError, HandleNotFound, McpStateError
 from mcpstated.protocol.store import Caller, Receipt, Revision, Touched
 
@@ -66,7 +66,7 @@ class Writer:
         self._ledger = ledger
         self._loader = loader
         self._committer = committer
-        self._requests = Requests(backend, clock=clock)
+        self._keyed_answers = KeyedAnswers(backend, clock=clock)
 
     async def entry(self, key: Key) -> Entry:
         """Return the handle's entry, loaded if need be. No wait comes between finding and returning it.
@@ -124,14 +124,14 @@ class Writer:
                 if known is not None:
                     return receipt_from(known)
             if caller.request is not None:
-                answered = await self._requests.recall(caller, caller.request)
+                answered = await self._keyed_answers.recall(caller, caller.request)
                 if answered is not None:
                     return answered
             for _ in range(MAX_ATTEMPTS):
                 attempted = await attempt()
                 if isinstance(attempted, Receipt):
                     if caller.request is not None:
-                        await self._requests.note(caller, caller.request, attempted)
+                        await self._keyed_answers.note(caller, caller.request, attempted)
                     return attempted
                 if attempted is not None:
                     pending, touched = attempted

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mcpstated.protocol.store import Caller, Receipt, RequestKey
 
 
-class Requests:
+class KeyedAnswers:
     """The answers that are kept under request keys."""
 
     def __init__(self, backend: Backend, *, clock: StoreClock) -> None:
