@@ -38,7 +38,8 @@ def open_read_only(
     Raises:
         StoreRefused: It is no store of ours, it is too new, or it cannot be opened.
     """
-    query = "mode=ro&immutable=1" if is_alone else "mode=ro"
+    is_frozen = not os.access(path.parent, os.W_OK) and not path.with_name(f"{path.name}-wal").exists()
+    query = "mode=ro&immutable=1" if is_alone or is_frozen else "mode=ro"
     named = named or path
     check_header(path, named)
     try:

@@ -15,7 +15,7 @@ from mcpstated.daemon.testing import GatedBackend, RunningEngine, open_engine
 from mcpstated.protocol.errors import BackendError, McpStateError, OutcomeUnknown, StorageFull
 from mcpstated.protocol.patches import Append
 from mcpstated.protocol.store import Caller, CallToken
-from support.faulty_disk import Fault, FaultyDisk, disk_full, io_error
+from support.faulty_disk import Fault, FaultyDisk, disk_full, io_error, read_only
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ async def faulty(path: Path) -> AsyncIterator[OnFaultyDisk]:
     ("fault", "operation", "error"),
     [
         (disk_full, "write", StorageFull),
+        (read_only, "write", BackendError),
         (io_error, "write", OutcomeUnknown),
         (io_error, "sync", OutcomeUnknown),
     ],

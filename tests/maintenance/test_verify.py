@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import apsw
@@ -111,3 +112,12 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreRefused, match=reason):
             verify(path)
         assert path.read_bytes() == before
+
+
+async def test_a_store_on_a_read_only_disk_is_examined(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite wants to write beside a store that has a log; one that has none can be read as it is."""
+    async with open_engine(path) as running:
+        await running.store.mint(Caller("alice", "w"), kind="a", document={"n": 1})
+    monkeypatch.setattr(os, "access", lambda *_arguments, **_more: False)
+    assert verify(path).is_sound
+    assert sorted(found.name for found in path.parent.iterdir()) == [path.name, f"{path.name}-reserve"]

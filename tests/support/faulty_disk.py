@@ -16,6 +16,11 @@ def disk_full() -> Exception:
     return apsw.FullError("disk full")
 
 
+def read_only() -> Exception:
+    """Return what SQLite is told when the disk was made read-only."""
+    return apsw.ReadOnlyError("read-only file system")
+
+
 def io_error() -> Exception:
     """Return what SQLite is told when the hardware fails."""
     return apsw.IOError("input/output error")
