@@ -34,6 +34,8 @@ LEVELS_AROUND = 8
 """Containers that a line may have around a document or around a value in a change."""
 _MAX_TIME = 1e12
 """Later than any date that a calendar can spell."""
+_MAX_VERSION = 2**53
+"""Far from what a store can count, so that there is always a next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +233,10 @@ class _Reader:
 
     def version(self, name: str) -> int:
         version = fields.check_version(self.value(name), f"{self._prefix}{name}")
-        if version < 1:
-            raise InvalidInput(f"{self._prefix}{name} must be at least 1.", field=f"{self._prefix}{name}")
+        if not 1 <= version <= _MAX_VERSION:
+            raise InvalidInput(
+                f"{self._prefix}{name} must be from 1 to {_MAX_VERSION}.", field=f"{self._prefix}{name}"
+            )
         return version
 
     def time(self, name: str) -> float:

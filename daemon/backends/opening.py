@@ -68,6 +68,11 @@ def prepare(path: Path, vfs: str | None = None, creates: bool = True) -> None:
         raise StoreRefused(f"{path} cannot be reached: {error.strerror}.") from error
     if not stat.S_ISREG(found.st_mode):
         raise StoreRefused(f"{path} is not a file; it was left as it is.")
+    if found.st_nlink > 1:  # under each name it would have a log of its own, and none knows of the others
+        raise StoreRefused(
+            f"{path} has {found.st_nlink} names (hard links), and changes made under one would be lost under "
+            "another. Remove the other names, or copy the file. It was left as it is."
+        )
     check_header(path)
     _forget_memory_of_log(path)
 

@@ -121,9 +121,13 @@ def _file_problems(db: apsw.Connection) -> Iterator[Problem]:
         for (text,) in db.execute(f"PRAGMA integrity_check({_PAGE_PROBLEMS})"):
             if text != "ok":
                 yield Problem("file", str(text))
+        for kind, name in db.execute(
+            "SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view')"
+        ):
+            yield Problem("file", f"it has the {kind} {name}, and no store has any")
         for table, rowid, parent, _ in db.execute("PRAGMA foreign_key_check"):
             yield Problem("file", f"row {rowid} of {table} belongs to no row of {parent}")
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         yield Problem("file", str(error))
 
 
@@ -133,7 +137,7 @@ def _readable_problems(db: apsw.Connection, version: int) -> Iterator[Problem]:
         return
     try:
         yield from _store_problems(db)
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         yield Problem("file", f"handles could not be listed: {error}")
 
 
@@ -177,7 +181,7 @@ def _handle_problems(db: apsw.Connection, handle_id: int, key: Key) -> Iterator[
         if kept != version - oldest or beyond:
             yield f"its log has {kept + beyond} changes after version {oldest}, not {version - oldest}"
         yield from _replay_problems(stored)
-    except apsw.Error as error:
+    except (apsw.Error, UnicodeDecodeError) as error:
         yield f"it cannot be read: {error}"
     finally:
         if db.in_transaction:

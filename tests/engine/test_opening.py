@@ -120,6 +120,19 @@ async def test_a_directory_in_its_place_is_refused(path: Path) -> None:
     assert path.is_dir()
 
 
+@pytest.mark.requirement("C23")
+async def test_a_store_of_two_names_is_refused(path: Path, alice: Caller) -> None:
+    """Two daemons would keep two logs for one file, and the writes of one would be gone."""
+    async with open_engine(path) as running:
+        handle = (await running.store.mint(alice, kind="a", document={"n": 1})).info.handle
+    other = path.with_name("other.db")
+    other.hardlink_to(path)
+    assert "2 names" in await refusal(path)
+    other.unlink()
+    async with open_engine(path) as running:
+        assert (await running.store.load(alice, handle)).document == {"n": 1}
+
+
 async def test_a_file_in_the_directorys_place_is_refused(path: Path) -> None:
     """The data directory itself may be something else."""
     path.parent.write_text("x")

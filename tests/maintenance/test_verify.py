@@ -65,6 +65,8 @@ async def test_a_store_with_any_past_is_sound(path: Path) -> None:
         ("UPDATE holdings SET handles = 7 WHERE user = 'bob'", "counts", "holds 1"),
         ("DELETE FROM holdings", "counts", "said to hold 0"),
         ("UPDATE sqlite_sequence SET seq = 1", "counts", "only 1 were given out"),
+        ("CREATE TRIGGER t AFTER UPDATE ON meta BEGIN DELETE FROM handles; END", "file", "the trigger t"),
+        ("UPDATE handles SET title = CAST(x'ff' AS TEXT) WHERE id = 1", "a_", "cannot be read"),
         ("UPDATE changes SET handle_id = 99 WHERE handle_id = 2", "file", "belongs to no row"),
     ],
 )
