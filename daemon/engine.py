@@ -151,6 +151,10 @@ class Engine:
         finally:
             await self._backend.aclose()
 
+    def durable_revision(self) -> int:
+        """Return the newest revision that is durable and that reads see."""
+        return self._committer.revision
+
     def mark(self) -> str:
         """Return the word by which clients recognise this store."""
         return store_mark(self._store_id, self._committer.revision)

@@ -265,6 +265,7 @@ async def serve(
         limits=limits,
         build=VERSION,
         instance=identity.instance,
+        revision=engine.durable_revision,
         store_mark=engine.mark,
         default_user=settings.default_user,
     )

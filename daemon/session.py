@@ -36,6 +36,7 @@ from mcpstated.protocol.messages import (
     SKEW,
     SLOW,
     Cancel,
+    Deliver,
     Event,
     Failure,
     Forward,
@@ -397,6 +398,8 @@ class Session:
     # -- sending ----------------------------------------------------------------------------------
 
     async def _send(self, message: Message) -> None:
+        if isinstance(message, Deliver):
+            message.revision = self._services.revision()
         try:
             frame = self._connection.send(message)
         except LocalProtocolError as error:

@@ -31,6 +31,8 @@ class SessionServices:
     limits: Limits
     build: str
     instance: str
+    revision: Callable[[], int]
+    """Says how far the store is, in what is durable."""
     store_mark: Callable[[], str]
     """Says which store this is (`mcpstated.protocol.store_mark`)."""
     default_user: str

@@ -219,16 +219,19 @@ class Forward(Message):
 class Deliver(Message):
     """One line for the client."""
 
-    __slots__ = ("line", "answers", "keep")
+    __slots__ = ("line", "answers", "keep", "revision")
     NAME = "deliver"
-    TYPES = ((bytes,), (int, type(None)), (bool,))
+    TYPES = ((bytes,), (int, type(None)), (bool,), (int,))
+    FIELDS_IN_1 = 3
 
-    def __init__(self, line: bytes, answers: int | None, keep: bool = False) -> None:
+    def __init__(self, line: bytes, answers: int | None, keep: bool = False, revision: int = 0) -> None:
         self.line = line
         self.answers = answers
         """The number of the line that this answers and settles, or None."""
         self.keep = keep
         """The answered line must be forwarded again to the next daemon (a legacy `initialize`)."""
+        self.revision = revision
+        """The newest durable revision of the store: one that has less is not the same. 0 if unsaid."""
 
 
 class Settled(Message):

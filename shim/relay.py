@@ -252,8 +252,11 @@ class Relay:
             is_news = seq is None
             if seq is not None and self._unsettled.settle(seq, message.keep):
                 is_news = session.has_progressed = True
-            if is_news and isinstance(message, Deliver):
-                self._output.put(message.line)
+            if isinstance(message, Deliver):
+                if self._store is not None and message.revision > self._store[1]:
+                    self._store = (self._store[0], message.revision)
+                if is_news:
+                    self._output.put(message.line)
         if session.over is not None:
             self._lose(session)
 
