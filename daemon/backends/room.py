@@ -94,14 +94,29 @@ class Room:
                 "reached its limit: nothing was stored. Reading still works. Close that program, then try "
                 "again."
             )
-        if self._reserve.take():
+        if self._reserve.take() and self._can_fold_afterwards(db):
             return
         free: Any = db.pragma("freelist_count")
         page_size: Any = db.pragma("page_size")
         if free * page_size >= self._reserve.size_bytes:  # the database has the room inside
             return
-        if not (_cut_log(db) and self._reserve.take()):
+        if not (_cut_log(db) and self._reserve.take() and self._can_fold_afterwards(db)):
             raise apsw.FullError("the space that is left is kept for taking things away")
+
+    def _can_fold_afterwards(self, db: apsw.Connection) -> bool:
+        """Tell whether a large write would leave the space that folding the log needs.
+
+        It takes its size in the log and again in the database. Without that space the log could only grow,
+        and taking things away would use up the reserve and come to an end.
+        """
+        try:
+            left_bytes = free_bytes(self._directory)
+        except OSError:  # a disk that cannot be asked is found out about by writing
+            return True
+        reserve_bytes = self._reserve.size_bytes
+        if left_bytes > _NEARLY_FULL * reserve_bytes:
+            return True
+        return left_bytes - self._growth(db) >= 2 * reserve_bytes
 
     def _keep_log_short(self, db: apsw.Connection) -> None:
         """Fold the log early where space is short. Never fails: what was to be stored is stored."""
