@@ -3,8 +3,9 @@
     store=5f1c0a9be2d47766.1042
 
 The store's own random name, and its newest revision when the client was welcomed; answers to shims tell
-later ones. Revisions only grow, so a store of another name, or of an earlier revision, is not the one that was
-there: it was replaced, or put back from a backup. The shim imports this module, so it must stay free of typing and dataclasses.
+later ones. Revisions only grow, so a store of another name, or of an earlier revision, is not the one that
+was there: it was replaced, or put back from a backup. The shim imports this module, so it must stay free of
+typing and dataclasses.
 """
 
 from __future__ import annotations
