@@ -130,7 +130,7 @@ async def test_this_shim_serves_its_client_with_a_daemon_of_version_1(
                     assert hello[6] == first[6]
                     modes = [(await frames.receive() or [])[1:3] for _ in range(3)]
                     assert modes == [[1, KEPT], [2, KEPT], [3, RESENT]]
-                    await frames.send("deliver", line(id=1, result={"from": "the new one"}), 3, False)
+                    await frames.send("deliver", line(id=1, result={"from": "the new one"}), 3, False, 0)
                     assert (await shim.answer())["result"] == {"from": "the new one"}
 
 
